@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
-
-UNRESERVED = "/-_.~"
-"""Characters besides letters and digits that are not quoted in an object's path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +52,17 @@ class BucketAddress:
         """Scheme and authority, the start of each URL."""
         return f"{self.scheme}://{self.authority}"
 
-    def path(self, key: str = "") -> str:
-        """The quoted path of an object, or of the bucket itself."""
-        base = f"/{self.bucket}/" if self.is_path_style else "/"
-        return base + quote(key, safe=UNRESERVED)
+    @property
+    def server(self) -> str:
+        """URL of the server, without the bucket."""
+        return self.origin if self.is_path_style else self.origin.replace(f"{self.bucket}.", "", 1)
+
+    def url(self, name: str, query: Mapping[str, str]) -> str:
+        """Returns the URL of an object; `name` is without the prefix."""
+        path = f"/{self.bucket}/" if self.is_path_style else "/"
+        path += quote(self.prefix + name, safe="/-_.~")
+        text = urlencode(sorted(query.items()), quote_via=quote, safe="")
+        return f"{self.origin}{path}?{text}" if text else f"{self.origin}{path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,9 @@ KEPT_SECONDS = 10.0
 MAX_KEPT = 64
 """Most idle connections per process; any more are closed."""
 
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+"""A page of a listing has 1000 entries of at most about 10 KB, mostly 300 bytes."""
+
 _DROP_UNSENT = struct.pack("ii", 1, 0)
 """struct linger, see socket(7)."""
 
@@ -59,12 +62,22 @@ class Request:
     body: Body = b""
     idle_seconds: float = IDLE_SECONDS
     """How long the store may take to begin its response."""
-    is_repeatable: bool = True
-    """Whether the request is idempotent, so that it can be sent twice."""
 
 
 class StoreUnreachable(Exception):
     """No response: the connection was refused or dropped, or timed out."""
+
+    was_idle = False
+    """Whether the connection had been idle: the server may have closed it just before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete response; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -103,15 +116,21 @@ class Answer:
             raise StoreUnreachable
         return count
 
-    def read(self, limit: int) -> bytes:
-        """Read the whole body; raises `StoreUnreachable` if cut off or over `limit` bytes."""
+    def read(self) -> Reply:
+        """Read the whole response and close it.
+
+        Raises `StoreUnreachable` if it is cut off or over `MAX_REPLY_BYTES`.
+        """
         try:
-            found = self.response.read(limit + 1)
+            body = self.response.read(MAX_REPLY_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise StoreUnreachable from error
-        if len(found) > limit or self.response.length:
+        finally:
+            self.close()
+        if len(body) > MAX_REPLY_BYTES or self.response.length:
             raise StoreUnreachable
-        return found
+        headers = {name.lower(): text for name, text in self.response.headers.items()}
+        return Reply(self.status, headers, body)
 
     def close(self) -> None:
         """Reuse the connection if the body was read to its end, else close it. Repeatable."""
@@ -142,16 +161,14 @@ class Connections:
     def ask(self, request: Request, deadline: float) -> Answer:
         """Send a request; returns once the response headers have arrived.
 
-        Raises `StoreUnreachable`. `deadline` is on the monotonic clock. If the server closes an
-        idle connection just as it is reused, the request is sent again on a new one.
+        Raises `StoreUnreachable`. `deadline` is on the monotonic clock.
         """
-        kept = self._take()
-        if kept is not None:
-            if not request.is_repeatable:
-                return self._ask(kept, request, deadline)
-            with suppress(StoreUnreachable):
-                return self._ask(kept, request, deadline)
-        return self._ask(self._new(), request, deadline)
+        idle = self._take()
+        try:
+            return self._ask(idle or self._new(), request, deadline)
+        except StoreUnreachable as error:
+            error.was_idle = idle is not None
+            raise
 
     def keep(self, connection: HTTPConnection) -> None:
         """Return an idle connection to the pool."""

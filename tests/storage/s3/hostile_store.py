@@ -128,5 +128,5 @@ def _read_head(stream: io.BufferedReader) -> bytes:
 
 
 def _body_length(head: bytes) -> int:
-    found = re.search(rb"content-length: (\d+)", head)
+    found = re.search(rb"(?i)content-length: (\d+)", head)
     return int(found[1]) if found else 0

@@ -29,10 +29,9 @@ YES = Step(
         b"<Result><UploadId>u</UploadId><ETag>e</ETag></Result>",
         'ETag: "e"',
         f"Access-Control-Allow-Origin: {ORIGIN}",
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
     )
 )
-"""Agrees to everything, in the year 1994."""
+"""Agrees to everything."""
 
 RULES = (
     "<LifecycleConfiguration><Rule>{}<AbortIncompleteMultipartUpload><DaysAfterInitiation>3"
@@ -44,7 +43,7 @@ def test_real_servers_are_fit_and_left_as_they_were(bucket: Bucket) -> None:
     findings = {found.topic: found for found in check_all(bucket, "token", origin=ORIGIN)}
     assert findings.keys() == PROBES.keys()
     degraded = {topic for topic, found in findings.items() if found.grade is not Grade.FINE}
-    assert degraded <= {"overrides", "direct uploads"}, "Garage's ranges ignore overrides"
+    assert degraded <= {"parts", "direct uploads"}, "Garage's copies have no checksum"
     assert not any(found.grade is Grade.FATAL for found in findings.values())
     assert check_quickly(bucket, "token").grade is Grade.FINE
     assert list(bucket.list_objects()) == []
@@ -58,26 +57,43 @@ def test_a_bucket_that_cannot_be_used_gets_one_finding() -> None:
     assert "does not allow" in findings[0].detail
 
 
-@pytest.mark.parametrize(
-    ("topic", "grade", "words"),
-    [
-        ("checksums", Grade.FATAL, "do not match their checksum"),
-        ("cut requests", Grade.FATAL, "leaves an object"),
-        ("direct uploads", Grade.FINE, "let pages of"),
-        ("clock", Grade.DEGRADED, "minutes apart"),
-    ],
-)
-def test_a_store_that_agrees_to_everything(topic: str, grade: Grade, words: str) -> None:
+def test_a_store_that_keeps_damaged_bytes_is_noticed() -> None:
+    listed = (
+        "<List><IsTruncated>false</IsTruncated><Contents><Key>prefix/checks/token/object</Key>"
+        "<Size>10</Size><LastModified>1994-11-06T08:49:37Z</LastModified></Contents></List>"
+    )
+    stored, listing, deleted, missing = (
+        Step(reply(200, b"", 'ETag: "e"')),
+        Step(reply(200, listed.encode())),
+        Step(reply(204)),
+        Step(reply(404)),
+    )
+    read = Step(reply(206, b"23456", "Content-Range: bytes 2-6/10"))
+    agrees, refuses = stored, Step(error(400, "BadDigest"))
+    for last, grade in ((refuses, Grade.FINE), (agrees, Grade.FATAL)):
+        script = [stored, read, listing, deleted, missing, last, listing, deleted]
+        with HostileStore(script) as store:
+            assert check_quickly(store.bucket(5), "token").grade is grade
+            assert store.lines[-1].startswith("DELETE ")
+
+
+def test_parts_that_are_not_there_once_completed_are_noticed() -> None:
     with HostileStore([YES]) as store:
-        found = run_probe(topic, Place(store.bucket(5), "checks/token", ORIGIN))
-    assert found.grade is grade
-    assert words in found.detail
+        found = run_probe("parts", Place(store.bucket(5), "checks/token", ORIGIN))
+    assert found.grade is Grade.FATAL
+    assert "all their bytes" in found.detail
+
+
+def test_a_bucket_that_lets_pages_send() -> None:
+    with HostileStore([YES]) as store:
+        found = run_probe("direct uploads", Place(store.bucket(5), "checks/token", ORIGIN))
+    assert found.grade is Grade.FINE
 
 
 @pytest.mark.parametrize(
     ("topic", "answer", "grade", "words"),
     [
-        ("lifecycle", RULES.format(""), Grade.FINE, "after 3 days"),
+        ("lifecycle", RULES.format(""), Grade.FINE, "No lifecycle rule"),
         ("lifecycle", RULES.format("<Expiration/>"), Grade.DEGRADED, "objects by age"),
         ("versions", "<V><Status>Enabled</Status></V>", Grade.DEGRADED, "old versions"),
     ],
