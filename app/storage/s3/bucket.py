@@ -271,7 +271,8 @@ class Bucket:
             "response-content-disposition": disposition,
         }
         query = {field: text for field, text in overrides.items() if text}
-        return self._presigned("GET", name, query, {}, seconds)
+        url = self.caller.address.url(name, query)
+        return self.caller.botocore().presigned("GET", url, {}, seconds)
 
     def presign_part(
         self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
@@ -280,8 +281,8 @@ class Bucket:
 
         The request must have the header `x-amz-checksum-crc32c` as given here.
         """
-        query = _part(multipart_id, number)
-        return self._presigned("PUT", name, query, promised.headers, seconds)
+        url = self.caller.address.url(name, _part(multipart_id, number))
+        return self.caller.botocore().presigned("PUT", url, promised.headers, seconds)
 
     def let_pages_store(self, *origins: str) -> None:
         """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
@@ -332,17 +333,6 @@ class Bucket:
             if page.get(theirs) in {None, "", following}:
                 raise StorageFailed("The object store's list has no end.")
             following = page[theirs]
-
-    def _presigned(
-        self,
-        method: str,
-        name: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str],
-        seconds: int,
-    ) -> str:
-        address, botocore = self.caller.address, self.caller.botocore()
-        return botocore.presigned(method, address.url(name, query), headers, seconds)
 
     def _key(self, name: str) -> str:
         return self.caller.address.prefix + name

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from tempfile import TemporaryFile
-from types import MappingProxyType
-from typing import Any
 
-from app.core.errors import StorageFailed, UploadError
+from app.core.errors import UploadError
 from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Refused
@@ -49,54 +48,47 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where probes store objects; their names begin with `name`."""
-
-    bucket: Bucket
-    name: str
-    origin: str
-
-
 Result = tuple[Grade, str]
-Probe = Callable[[Place], Result]
 
 
 def check_quickly(bucket: Bucket, token: str) -> Finding:
-    """Tests whether objects can be stored, read and deleted; takes a handful of requests."""
-    return run_probe("objects", Place(bucket, f"{FOLDER}/{token}", ""))
+    """Tests whether objects can be stored, read and deleted; takes a handful of requests.
+
+    `token` makes the names of this check unique.
+    """
+    return _finding("objects", bucket, f"{FOLDER}/{token}", _objects)
 
 
 def check_all(bucket: Bucket, token: str, *, origin: str) -> Iterator[Finding]:
-    """Yields the findings of all probes, in order; stops after the first if the bucket is unusable.
+    """Yields all findings, but only the first if the bucket is unusable.
 
-    `token` makes the names of this check unique. `origin` is the origin of pages whose direct
-    uploads the bucket should allow, such as `https://films.example`.
+    `origin` is the origin of pages whose direct uploads the bucket should allow, such as
+    `https://films.example`.
     """
-    place = Place(bucket, f"{FOLDER}/{token}", origin)
-    for topic in PROBES:
-        finding = run_probe(topic, place)
-        yield finding
-        if topic == "objects" and finding.grade is Grade.FATAL:
-            return
+    first, name = check_quickly(bucket, token), f"{FOLDER}/{token}"
+    yield first
+    if first.grade is not Grade.FATAL:
+        yield _finding("parts", bucket, name, _parts)
+        yield _finding("direct uploads", bucket, name, partial(_direct_uploads, origin))
 
 
-def run_probe(topic: str, place: Place) -> Finding:
-    """Run one probe; returns its finding. Errors become findings."""
-    probe, grade_of_failure = PROBES[topic]
+def _finding(
+    topic: str, bucket: Bucket, name: str, probe: Callable[[Bucket, str], Result]
+) -> Finding:
+    """Run a probe, whose objects have names below `name`. Errors become findings."""
     try:
-        grade, detail = probe(place)
+        grade, detail = probe(bucket, name)
     except FileNotFoundError:
         grade, detail = Grade.FATAL, "An object that was just stored cannot be found."
     except (UploadError, StoreUnreachable) as error:
-        grade, detail = grade_of_failure, str(error) or "The object store cut the connection."
+        grade, detail = Grade.FATAL, str(error) or "The object store cut the connection."
     with suppress(UploadError):
-        place.bucket.delete(*(found.name for found in place.bucket.list_objects(place.name)))
+        bucket.delete(*(found.name for found in bucket.list_objects(f"{name}/")))
     return Finding(topic, grade, detail)
 
 
-def _objects(place: Place) -> Result:
-    bucket, name, sent = place.bucket, f"{place.name}/object", b"0123456789"
+def _objects(bucket: Bucket, folder: str) -> Result:
+    name, sent = f"{folder}/object", b"0123456789"
     bucket.put_object(name, sent)
     with bucket.open(name, ByteRange(2, 7), len(sent)) as file:
         has_read = file.read(5) == sent[2:7]
@@ -118,10 +110,12 @@ def _objects(place: Place) -> Result:
     )
 
 
-def _parts(place: Place) -> Result:
+def _parts(bucket: Bucket, folder: str) -> Result:
     """Makes an object of a part that is stored and one that is copied."""
-    bucket, name, source = place.bucket, f"{place.name}/parts", f"{place.name}/source"
-    with _multipart(place, name) as upload, TemporaryFile() as file:
+    name, source = f"{folder}/parts", f"{folder}/source"
+    upload = bucket.create_multipart(name)
+    with TemporaryFile() as file, ExitStack() as at_end:
+        at_end.callback(bucket.abort_multipart, name, upload)
         os.ftruncate(file.fileno(), PART_BYTES + 1)
         whole = bucket.put_object(source, SpoolSlice(file.fileno(), 0, PART_BYTES + 1))
         stored = bucket.upload_part(name, upload, 1, SpoolSlice(file.fileno(), 0, PART_BYTES))
@@ -142,74 +136,25 @@ def _parts(place: Place) -> Result:
     return Grade.FINE, "Parts can be stored, copied from objects, and completed to an object."
 
 
-def _direct_uploads(place: Place) -> Result:
-    bucket, promised = place.bucket, PromisedBytes(1, crc32c_of(b"x"))
-    url = bucket.presign_part(f"{place.name}/direct", "none", 1, promised, SIGNED_SECONDS)
-    address = bucket.caller.address
+def _direct_uploads(origin: str, bucket: Bucket, folder: str) -> Result:
+    promised, address = PromisedBytes(1, crc32c_of(b"x")), bucket.caller.address
+    url = bucket.presign_part(f"{folder}/direct", "none", 1, promised, SIGNED_SECONDS)
     headers = {
         "host": address.authority,
-        "origin": place.origin,
+        "origin": origin,
         "access-control-request-method": "PUT",
         "access-control-request-headers": "x-amz-checksum-crc32c",
     }
     preflight = Request("OPTIONS", url.removeprefix(address.origin), headers)
-    reply = bucket.caller.connections.ask(preflight, _soon()).read()
-    is_allowed = reply.headers.get("access-control-allow-origin") in {"*", place.origin}
-    if reply.status >= 300 or not is_allowed:
-        return Grade.DEGRADED, (
-            f"The bucket's CORS rules do not let pages of {place.origin} send parts: browsers will "
-            "send them to the server. `flask --app wsgi storage cors ORIGIN` sets rules that do."
-        )
-    return Grade.FINE, f"The bucket's CORS rules let pages of {place.origin} send parts."
-
-
-def _lifecycle(place: Place) -> Result:
-    rules = _setting(place, "get_bucket_lifecycle_configuration").get("Rules", ())
-    if any("Expiration" in rule for rule in rules):
-        return Grade.DEGRADED, (
-            "A lifecycle rule deletes objects by age: make sure that it does not apply to those "
-            "of this server."
-        )
-    return Grade.FINE, "No lifecycle rule that can be read deletes objects by age."
-
-
-def _versions(place: Place) -> Result:
-    if _setting(place, "get_bucket_versioning").get("Status") == "Enabled":
-        return Grade.DEGRADED, (
-            "The bucket keeps old versions: deleted files still cost storage, unless a lifecycle "
-            "rule removes old versions."
-        )
-    return Grade.FINE, "The bucket keeps no old versions of objects, as far as can be read."
-
-
-PROBES: Mapping[str, tuple[Probe, Grade]] = MappingProxyType(
-    {
-        "objects": (_objects, Grade.FATAL),
-        "parts": (_parts, Grade.FATAL),
-        "direct uploads": (_direct_uploads, Grade.DEGRADED),
-        "lifecycle": (_lifecycle, Grade.FINE),
-        "versions": (_versions, Grade.FINE),
-    }
-)
-"""Each probe by its topic, with the severity of its failure."""
-
-
-@contextmanager
-def _multipart(place: Place, name: str) -> Iterator[str]:
-    upload = place.bucket.create_multipart(name)
-    try:
-        yield upload
-    finally:
-        with suppress(UploadError):  # A failure here must not hide an error of the probe.
-            place.bucket.abort_multipart(name, upload)
-
-
-def _setting(place: Place, operation: str) -> Mapping[str, Any]:
-    """Returns a setting of the bucket; empty if it has none, or the key may not read it."""
-    try:
-        return place.bucket.caller.once(_soon(), operation)
-    except (Refused, StorageFailed):
-        return {}
+    with suppress(StoreUnreachable):
+        reply = bucket.caller.connections.ask(preflight, _soon()).read()
+        allowed = reply.headers.get("access-control-allow-origin")
+        if reply.status < 300 and allowed in {"*", origin}:
+            return Grade.FINE, f"The bucket's CORS rules let pages of {origin} send parts."
+    return Grade.DEGRADED, (
+        f"The bucket's CORS rules do not let pages of {origin} send parts: browsers will send "
+        "them to the server. `flask --app wsgi storage cors ORIGIN` sets rules that do."
+    )
 
 
 def _soon() -> float:
