@@ -128,14 +128,14 @@ class S3Caller:
         `what` names the call in logs.
         """
         deadline = time.monotonic() + self.seconds
-        longest, is_first = FIRST_PAUSE_SECONDS, True
+        longest, may_hurry = FIRST_PAUSE_SECONDS, True
         while True:
             try:
                 return attempt(deadline)
             except StoreUnreachable as error:
                 reason = str(error)
-                if error.was_idle and is_first:  # A new connection may do: needs no pause.
-                    is_first = False
+                if error.was_idle and may_hurry:  # The store may be well, and needs no pause.
+                    may_hurry = False
                     continue
             except Refused as refused:
                 error_of_call = refused.error(what, is_object=is_object)

@@ -81,12 +81,6 @@ class Reply:
 
 
 @dataclass(slots=True)
-class _Kept:
-    connection: HTTPConnection
-    until: float
-
-
-@dataclass(slots=True)
 class Answer:
     """A response: status and headers have arrived, the body is still to be read. Must be closed."""
 
@@ -153,7 +147,7 @@ class Connections:
 
     def __init__(self, scheme: str, host: str, port: int) -> None:
         self._scheme, self._host, self._port = scheme, host, port
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[tuple[HTTPConnection, float]] = deque()  # Each until this time.
         self._process = os.getpid()
         weakref.finalize(self, _close, self._kept)
         self._tls: ssl.SSLContext | None = None
@@ -175,7 +169,7 @@ class Connections:
         if len(self._kept) >= MAX_KEPT:
             connection.close()
         else:
-            self._kept.append(_Kept(connection, time.monotonic() + KEPT_SECONDS))
+            self._kept.append((connection, time.monotonic() + KEPT_SECONDS))
 
     def _take(self) -> HTTPConnection | None:
         if self._process != os.getpid():  # The connections belong to the parent process.
@@ -183,14 +177,14 @@ class Connections:
             _close(self._kept)
         with suppress(IndexError):
             while True:
-                kept = self._kept.pop()
-                sock = kept.connection.sock
+                connection, until = self._kept.pop()
+                sock = connection.sock
                 # A readable idle connection was closed by the server. The garbage collector may
                 # have closed one before the response that returned it to the pool.
                 is_quiet = sock.fileno() >= 0 and not _events(sock, select.POLLIN, 0)
-                if is_quiet and time.monotonic() < kept.until:
-                    return kept.connection
-                kept.connection.close()
+                if is_quiet and time.monotonic() < until:
+                    return connection
+                connection.close()
         return None
 
     def _new(self) -> HTTPConnection:
@@ -279,10 +273,10 @@ def _give_up(body: Body) -> None:
         body.give_up()
 
 
-def _close(kept: deque[_Kept]) -> None:
+def _close(kept: deque[tuple[HTTPConnection, float]]) -> None:
     with suppress(IndexError):
         while True:
-            kept.pop().connection.close()
+            kept.pop()[0].close()
 
 
 def _remaining(deadline: float, most: float) -> float:
