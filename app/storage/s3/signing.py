@@ -105,7 +105,7 @@ class Botocore:
         address = self._address
         config = Config(
             signature_version="s3v4",
-            retries={"total_max_attempts": 1},
+            retries={"total_max_attempts": 1, "mode": "standard"},
             s3={"addressing_style": "path" if address.is_path_style else "virtual"},
             # By default it adds checksums that Garage and versitygw do not know.
             request_checksum_calculation="when_required",
