@@ -305,6 +305,19 @@ def test_threads_share_connections() -> None:
     assert sorted(int(body) for _, body in store.requests) == list(range(100))
 
 
+def test_threads_and_forked_processes_share_the_client_of_the_rare_calls() -> None:
+    with HostileStore([STORED]) as store, ThreadPoolExecutor(8) as threads:
+        bucket = store.bucket(LONG)
+        found = list(threads.map(lambda number: bucket.head(f"{number}"), range(100)))
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if bucket.head("100") == found[0] else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert {head and head.etag for head in found} == {"abc"}
+    lines = [f"HEAD /films/prefix/{number} HTTP/1.1" for number in range(101)]
+    assert sorted(store.lines) == sorted(lines)
+
+
 def test_a_connection_that_closes_as_it_is_used_costs_no_pause() -> None:
     """With a pause the call would be over its time."""
     with HostileStore([STORED, CUT, STORED]) as store:
