@@ -209,9 +209,9 @@ def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, LocalStore | Bu
     staging = settings.staging_dir
     if not settings.storage:
         return None, LocalStore(staging, settings.library_dir, durability_in(settings))
+    from app.storage.s3.address import BucketAddress  # noqa: PLC0415 - see above
     from app.storage.s3.bucket import Bucket  # noqa: PLC0415 - see above
     from app.storage.s3.catalog import BucketCatalog  # noqa: PLC0415 - see above
-    from app.storage.s3.signing import BucketAddress  # noqa: PLC0415 - see above
     from app.storage.s3.store import BucketStore  # noqa: PLC0415 - see above
 
     endpoint, region = settings.s3_endpoint, settings.s3_region

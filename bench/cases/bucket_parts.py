@@ -24,9 +24,9 @@ from app.core.ranges import ByteRange, RangeSet
 from app.db.engine import Database
 from app.db.tables import stored_cells, uploads
 from app.ingest.copy import BodyLimits
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
-from app.storage.s3.signing import AccessKey, BucketAddress
 from app.storage.s3.store import BucketStore
 from bench.lib.client import Connection, FileSlice
 from bench.lib.harness import Benchmark, BenchServer, Lab

@@ -51,6 +51,17 @@ def test_the_core_loads_only_the_standard_library() -> None:
     assert packages - sys.stdlib_module_names - {"app", "__main__"} <= interpreter_packages()
 
 
+def test_a_server_loads_the_code_of_buckets_only_if_it_has_one() -> None:
+    packages, ours = loaded_by("app.run.build", "app.run.factory")
+    assert "botocore" not in packages
+    assert not any(name.startswith("app.storage.s3.") for name in ours)
+
+
+def test_a_bucket_loads_botocore_at_its_first_call() -> None:
+    packages, _ = loaded_by("app.storage.s3.store")
+    assert "botocore" not in packages
+
+
 def test_the_client_loads_nothing_of_the_server() -> None:
     packages, ours = loaded_by("sluice_client")
     assert packages.isdisjoint({"flask", "werkzeug", "gunicorn", "sqlalchemy"})

@@ -8,9 +8,9 @@ from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.storage.base import Durability, Store
 from app.storage.local import LocalStore
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
-from app.storage.s3.signing import AccessKey, BucketAddress
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.s3_servers import Access

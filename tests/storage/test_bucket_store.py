@@ -17,6 +17,7 @@ from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
+from app.storage.s3.address import BucketAddress
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
@@ -24,7 +25,6 @@ from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.inspection import BucketInspection
-from app.storage.s3.signing import BucketAddress
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.storage.conftest import InBucket

@@ -18,10 +18,10 @@ from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.ingest.slots import Slots, holding
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
 from app.storage.s3.inspection import ORPHAN_AGE
-from app.storage.s3.signing import AccessKey, BucketAddress
 from app.video.serve.bucket_folder import (
     COPIES,
     MOST_COPIED_BYTES,

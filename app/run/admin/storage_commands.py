@@ -48,7 +48,7 @@ storage = OperatorGroup("storage", help="The bucket of an object store.")
 def check(origin: str | None, is_json: bool) -> None:
     """Test that the bucket does what the server relies on; leaves its contents alone.
 
-    Sends about 20 MB and removes them again. The exit status is 1 if a finding is fatal.
+    Sends about 10 MB and removes them again. The exit status is 1 if a finding is fatal.
     """
     bucket, own_url = _bucket(), services().settings.own_url
     findings = []

@@ -111,6 +111,9 @@ def on_starting(server: Any) -> None:
     if server.cfg.worker_class_str == worker_class:
         import_spared("app.run.build")
         import_spared("app.run.factory")
+        if settings.storage:  # botocore takes 23 MiB.
+            import_spared("app.storage.s3.store")
+            import_spared("app.storage.s3.signing")
 
 
 def pre_fork(server: Any, worker: Any) -> None:

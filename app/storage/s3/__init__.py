@@ -2,8 +2,8 @@
 
 `store.py` implements the store; start with `range_writer.py`, then `cells.py`: the path of a chunk.
 
-`bucket.py` is the client: `Bucket`, with a method for each call. Below it: `signing.py` (addresses,
-Signature Version 4), `contents.py` (bytes and checksums), `connections.py` (sockets, sendfile),
-`caller.py` (retries, errors and XML), `reader.py` (an object as a file). It sends a part for 0.37
-CPU s/GB, and botocore for 1.63 (`python -m bench bucket_client`).
+`bucket.py` is the client: `Bucket`, with a method for each call. Below it: `caller.py` (retries and
+errors), `signing.py` (botocore: signatures, and the calls that are rare), `connections.py`
+(sockets, sendfile), `address.py`, `contents.py` (bytes and checksums), `reader.py` (an object as a
+file). It sends a part for 0.37 CPU s/GB, and botocore for 1.63 (`python -m bench bucket_client`).
 """

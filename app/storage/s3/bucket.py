@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
+from functools import cache
 from io import RawIOBase
 from operator import itemgetter
-from urllib.parse import quote
-from xml.sax.saxutils import escape
+from typing import TYPE_CHECKING, Any
 
 from app.core.cells import Stamp, is_crc32c
 from app.core.errors import StorageFailed
 from app.core.ranges import ByteRange
-from app.storage.s3.caller import Call, Document, Failure, Kind, MultipartGone, Reply, S3Caller
+from app.storage.s3.address import AccessKey, BucketAddress
+from app.storage.s3.caller import MultipartGone, Refused, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -26,11 +25,12 @@ from app.storage.s3.contents import (
     ObjectHead,
     PromisedBytes,
     SpoolSlice,
-    base64_of,
     crc32c_of,
 )
 from app.storage.s3.reader import ObjectReader
-from app.storage.s3.signing import UNRESERVED, AccessKey, AmbientKeys, BucketAddress, Signer
+
+if TYPE_CHECKING:
+    from app.storage.s3.signing import Botocore
 
 CALL_SECONDS = 60.0
 """Time limit of a call, retries included, unless `within` sets another."""
@@ -45,13 +45,6 @@ COPIED_BYTES = 1024 * 1024
 """Block size of reads: costs 0.30 CPU s/GB; 256 KiB costs 0.48."""
 
 OCTETS = "application/octet-stream"
-CHECKED = {"x-amz-checksum-algorithm": "CRC32C"}
-"""Headers of a multipart upload whose parts come with their checksums."""
-
-
-def utc_now() -> datetime:
-    """Returns the time for signatures."""
-    return datetime.now(UTC)
 
 
 class Bucket:
@@ -65,7 +58,7 @@ class Bucket:
 
     def __init__(self, caller: S3Caller, *, page_entries: int = PAGE_ENTRIES) -> None:
         self.caller = caller
-        self._page_entries = str(page_entries)
+        self._page_entries = page_entries
 
     @classmethod
     def at(
@@ -73,25 +66,30 @@ class Bucket:
         address: BucketAddress,
         *,
         key: Callable[[], AccessKey] | None = None,
-        clock: Callable[[], datetime] = utc_now,
         page_entries: int = PAGE_ENTRIES,
     ) -> Bucket:
         """Returns the bucket at an address; without a key, uses the one AWS's tools would find."""
-        signer = Signer(address.region, key or AmbientKeys(), clock)
+
+        @cache
+        def botocore() -> Botocore:
+            from app.storage.s3.signing import Botocore  # noqa: PLC0415 - slow, see there
+
+            return Botocore(address, key)
+
         connections = Connections(address.scheme, address.host, address.port)
-        return cls(S3Caller(address, signer, connections, CALL_SECONDS), page_entries=page_entries)
+        caller = S3Caller(address, botocore, connections, CALL_SECONDS)
+        return cls(caller, page_entries=page_entries)
 
     def within(self, seconds: float) -> Bucket:
         """Returns the same bucket and connections with another time limit for each call."""
-        return Bucket(self.caller.within(seconds), page_entries=int(self._page_entries))
+        return Bucket(self.caller.within(seconds), page_entries=self._page_entries)
 
     def probe(self) -> None:
         """List one name; raises like any call if the bucket cannot be used.
 
         HEAD cannot distinguish a missing bucket from a missing object.
         """
-        query = {"list-type": "2", "max-keys": "1", "prefix": self._key("")}
-        self.caller.call(Call("GET", None, query))
+        self.caller.call("list_objects_v2", MaxKeys=1, Prefix=self._key(""))
 
     # ---- Objects ---------------------------------------------------------------------------------
 
@@ -99,16 +97,18 @@ class Bucket:
         self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
     ) -> Stamp:
         """Store an object atomically."""
-        headers = _described(content_type, disposition)
-        return self._put(Call("PUT", name, headers=headers, body=body))
+        headers = {"content-type": content_type}
+        if disposition:
+            headers["content-disposition"] = disposition
+        return self._put(name, {}, headers, body)
 
     def head(self, name: str) -> ObjectHead | None:
         """Returns an object's metadata; None if there is no such object."""
         try:
-            headers = self.caller.call(Call("HEAD", name)).headers
+            found = self.caller.call("head_object", name)
         except FileNotFoundError:
             return None
-        return ObjectHead(_whole_number(headers.get("content-length")), _etag(headers))
+        return ObjectHead(_field(found, "ContentLength"), found.get("ETag", "").strip('"'))
 
     def open(self, name: str, span: ByteRange, length: int) -> RawIOBase:
         """Open an object of `length` bytes, unbuffered, positioned at `span.start`.
@@ -134,25 +134,24 @@ class Bucket:
         """Remove objects; missing ones are ignored."""
         if len(names) == 1:
             with suppress(FileNotFoundError):
-                self.caller.call(Call("DELETE", names[0]))
+                self.caller.call("delete_object", names[0])
             return
         for start in range(0, len(names), DELETED_AT_ONCE):
-            keys = (escape(self._key(name)) for name in names[start : start + DELETED_AT_ONCE])
-            entries = "".join(f"<Object><Key>{key}</Key></Object>" for key in keys)
-            body = f"<Delete><Quiet>true</Quiet>{entries}</Delete>".encode()
-            reply = self._send_document("POST", {"delete": ""}, body)
-            for error in reply.document.all("Error"):
-                failure = Failure(200, error.get("Code", ""))
-                if failure.kind is not Kind.MISSING:
-                    raise failure.error("DELETE of several objects", is_object=False)
+            keys = [{"Key": self._key(name)} for name in names[start : start + DELETED_AT_ONCE]]
+            response = self.caller.call("delete_objects", Delete={"Objects": keys, "Quiet": True})
+            for error in response.get("Errors", ()):
+                refused = Refused(200, error.get("Code", ""))
+                with suppress(FileNotFoundError):
+                    raise refused.error("delete_objects", is_object=True)
 
     def list_objects(self, prefix: str = "") -> Iterator[ListedObject]:
         """Yields objects whose names begin with `prefix`, sorted by name."""
-        query = {"list-type": "2", "max-keys": self._page_entries, "prefix": self._key(prefix)}
-        for page in self._pages(query, ("continuation-token", "NextContinuationToken")):
-            for entry in page.all("Contents"):
-                length = _whole_number(entry.get("Size"))
-                yield ListedObject(self._name(entry), length, _moment(entry, "LastModified"))
+        parameters = {"MaxKeys": self._page_entries, "Prefix": self._key(prefix)}
+        marker = ("ContinuationToken", "NextContinuationToken")
+        for page in self._pages("list_objects_v2", None, marker, parameters):
+            for entry in page.get("Contents", ()):
+                changed_at = _field(entry, "LastModified").astimezone(UTC)
+                yield ListedObject(self._name(entry), _field(entry, "Size"), changed_at)
 
     # ---- Multipart uploads -----------------------------------------------------------------------
 
@@ -163,24 +162,33 @@ class Bucket:
 
         An attempt whose response was lost may leave another multipart upload with this name.
         """
-        headers = {**_described(content_type, disposition), **CHECKED}
-        reply = self.caller.call(Call("POST", name, {"uploads": ""}, headers))
-        return _required(reply.document.text("UploadId"))
+        described = {"ContentDisposition": disposition} if disposition else {}
+        response = self.caller.call(
+            "create_multipart_upload",
+            name,
+            ContentType=content_type,
+            ChecksumAlgorithm="CRC32C",
+            **described,
+        )
+        return str(_field(response, "UploadId"))
 
     def create_named_multipart(self, new_name: Callable[[], str]) -> tuple[str, str]:
         """Create a multipart upload, with a new name for each attempt; returns name and id.
 
         This way no name ever has two multipart uploads.
         """
-        headers = {**_described(OCTETS, ""), **CHECKED}
-        call, reply = self.caller.call_with_new(
-            lambda: Call("POST", new_name(), {"uploads": ""}, headers, is_repeatable=False)
-        )
-        return _required(call.name), _required(reply.document.text("UploadId"))
+        operation, checked = "create_multipart_upload", {"ChecksumAlgorithm": "CRC32C"}
+
+        def attempt(deadline: float) -> tuple[str, str]:
+            name = new_name()
+            response = self.caller.once(deadline, operation, name, ContentType=OCTETS, **checked)
+            return name, _field(response, "UploadId")
+
+        return self.caller.retried(attempt, operation)
 
     def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Stamp:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
-        return self._put(Call("PUT", name, _part(multipart_id, number), body=body))
+        return self._put(name, _part(multipart_id, number), {}, body)
 
     def copy_part(
         self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
@@ -189,16 +197,16 @@ class Bucket:
 
         S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store reports none.
         """
-        source = f"/{self.caller.address.bucket}/{self._key(source_name)}"
-        headers = {
-            "x-amz-copy-source": quote(source, safe=UNRESERVED),
-            "x-amz-copy-source-range": f"bytes={span.start}-{span.end - 1}",
-        }
-        call = Call("PUT", name, _part(multipart_id, number), headers, is_slow=True)
-        document = self.caller.call(call).document
-        etag = _required(document.text("ETag").strip('"'))
-        checksum = document.text("ChecksumCRC32C")
-        return Stamp(etag, checksum if is_crc32c(checksum) else "")
+        response = self.caller.call(
+            "upload_part_copy",
+            name,
+            UploadId=multipart_id,
+            PartNumber=number,
+            CopySource={"Bucket": self.caller.address.bucket, "Key": self._key(source_name)},
+            CopySourceRange=f"bytes={span.start}-{span.end - 1}",
+        )
+        stored = _stamp(response.get("CopyPartResult", {}))
+        return stored if is_crc32c(stored.crc32c) else Stamp(stored.etag, "")
 
     def complete_multipart(
         self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]]
@@ -207,25 +215,22 @@ class Bucket:
 
         Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
         """
-        body = ""
+        listed = []
         for number, stored in sorted(parts, key=itemgetter(0)):
-            checksum = f"<ChecksumCRC32C>{stored.crc32c}</ChecksumCRC32C>" if stored.crc32c else ""
-            etag = escape(f'"{stored.etag}"')
-            body += f"<Part>{checksum}<ETag>{etag}</ETag><PartNumber>{number}</PartNumber></Part>"
-        call = Call(
-            "POST",
+            checksum = {"ChecksumCRC32C": stored.crc32c} if stored.crc32c else {}
+            listed.append({"PartNumber": number, "ETag": f'"{stored.etag}"', **checksum})
+        response = self.caller.call(
+            "complete_multipart_upload",
             name,
-            {"uploadId": multipart_id},
-            {"content-type": "application/xml"},
-            f"<CompleteMultipartUpload>{body}</CompleteMultipartUpload>".encode(),
-            is_slow=True,
+            UploadId=multipart_id,
+            MultipartUpload={"Parts": listed},
         )
-        return _required(self.caller.call(call).document.text("ETag").strip('"'))
+        return _stamp(response).etag
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Abort a multipart upload and drop its parts. Repeatable."""
         with suppress(MultipartGone, FileNotFoundError):
-            self.caller.call(Call("DELETE", name, {"uploadId": multipart_id}))
+            self.caller.call("abort_multipart_upload", name, UploadId=multipart_id)
 
     def list_parts(
         self, name: str, multipart_id: str, *, first: int = 1, at_once: int | None = None
@@ -234,15 +239,13 @@ class Bucket:
 
         Each request lists at most `at_once` of them.
         """
-        query = {"uploadId": multipart_id, "max-parts": str(at_once or self._page_entries)}
+        parameters = {"UploadId": multipart_id, "MaxParts": at_once or self._page_entries}
         if first > 1:
-            query["part-number-marker"] = str(first - 1)
-        marker = "part-number-marker", "NextPartNumberMarker"
-        for page in self._pages(query, marker, name=name):
-            for entry in page.all("Part"):
-                stored = Stamp(entry.get("ETag", "").strip('"'), entry.get("ChecksumCRC32C", ""))
-                length = _whole_number(entry.get("Size"))
-                yield ListedPart(_whole_number(entry.get("PartNumber")), length, stored)
+            parameters["PartNumberMarker"] = first - 1
+        marker = ("PartNumberMarker", "NextPartNumberMarker")
+        for page in self._pages("list_parts", name, marker, parameters):
+            for entry in page.get("Parts", ()):
+                yield ListedPart(_field(entry, "PartNumber"), _field(entry, "Size"), _stamp(entry))
 
     def list_multiparts(self, prefix: str = "") -> Iterator[ListedMultipart]:
         """Yields unfinished multipart uploads whose names begin with `prefix`, in any order.
@@ -250,11 +253,12 @@ class Bucket:
         May miss some if an object has several: pages continue after a name, since versitygw 1.8
         refuses the marker that distinguishes two uploads of one object.
         """
-        query = {"uploads": "", "max-uploads": self._page_entries, "prefix": self._key(prefix)}
-        for page in self._pages(query, ("key-marker", "NextKeyMarker")):
-            for entry in page.all("Upload"):
-                started = _moment(entry, "Initiated")
-                yield ListedMultipart(self._name(entry), _required(entry.get("UploadId")), started)
+        parameters = {"MaxUploads": self._page_entries, "Prefix": self._key(prefix)}
+        marker = ("KeyMarker", "NextKeyMarker")
+        for page in self._pages("list_multipart_uploads", None, marker, parameters):
+            for entry in page.get("Uploads", ()):
+                started_at = _field(entry, "Initiated").astimezone(UTC)
+                yield ListedMultipart(self._name(entry), _field(entry, "UploadId"), started_at)
 
     # ---- For others to call ----------------------------------------------------------------------
 
@@ -267,7 +271,8 @@ class Bucket:
             "response-content-disposition": disposition,
         }
         query = {field: text for field, text in overrides.items() if text}
-        return self.caller.url(Call("GET", name, query), seconds)
+        url = self.caller.address.url(name, query)
+        return self.caller.botocore().presigned("GET", url, {}, seconds)
 
     def presign_part(
         self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
@@ -276,62 +281,58 @@ class Bucket:
 
         The request must have the header `x-amz-checksum-crc32c` as given here.
         """
-        call = Call("PUT", name, _part(multipart_id, number), promised.headers)
-        return self.caller.url(call, seconds)
+        url = self.caller.address.url(name, _part(multipart_id, number))
+        return self.caller.botocore().presigned("PUT", url, promised.headers, seconds)
 
     def let_pages_store(self, *origins: str) -> None:
         """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
-        allowed = "".join(f"<AllowedOrigin>{escape(origin)}</AllowedOrigin>" for origin in origins)
-        rule = (
-            f"{allowed}<AllowedMethod>PUT</AllowedMethod>"
-            f"<AllowedHeader>x-amz-checksum-crc32c</AllowedHeader><MaxAgeSeconds>3600</MaxAgeSeconds>"
-        )
-        body = f"<CORSConfiguration><CORSRule>{rule}</CORSRule></CORSConfiguration>".encode()
-        self._send_document("PUT", {"cors": ""}, body)
+        rule = {
+            "AllowedOrigins": origins,
+            "AllowedMethods": ["PUT"],
+            "AllowedHeaders": ["x-amz-checksum-crc32c"],
+            "MaxAgeSeconds": 3600,
+        }
+        self.caller.call("put_bucket_cors", CORSConfiguration={"CORSRules": [rule]})
 
     # ---- How calls are made ----------------------------------------------------------------------
 
-    def _put(self, call: Call) -> Stamp:
-        checksum = crc32c_of(call.body)
-        headers = {**call.headers, "x-amz-checksum-crc32c": checksum}
-        reply = self.caller.call(replace(call, headers=headers))
-        return Stamp(_required(_etag(reply.headers)), checksum)
+    def _put(
+        self, name: str, query: Mapping[str, str], headers: Mapping[str, str], body: Body
+    ) -> Stamp:
+        checksum = crc32c_of(body)
+        headers = {**headers, "x-amz-checksum-crc32c": checksum}
+        response = self.caller.put(name, query, headers, body)
+        return Stamp(_field(response, "etag").strip('"'), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
         """Returns the response with exactly this span of an object; checks `length` if given."""
-        last = span.end - 1
-        answer = self.caller.stream(
-            Call("GET", name, headers={"range": f"bytes={span.start}-{last}"})
-        )
+        answer = self.caller.get(name, span)
         sent, _, total = answer.header("content-range").partition("/")
         has_length = length is None or total == str(length)
-        if answer.status == 206 and sent == f"bytes {span.start}-{last}" and has_length:
+        if answer.status == 206 and sent == f"bytes {span.start}-{span.end - 1}" and has_length:
             return answer
         answer.close()
         raise StorageFailed("The object store sent a different range than was requested.")
 
-    def _send_document(self, method: str, query: Mapping[str, str], body: bytes) -> Reply:
-        """Send XML to the bucket, with the MD5 that S3 requires."""
-        headers = {
-            "content-type": "application/xml",
-            "content-md5": base64_of(hashlib.md5(body, usedforsecurity=False).digest()),
-        }
-        return self.caller.call(Call(method, None, query, headers, body))
-
     def _pages(
-        self, query: Mapping[str, str], marker: tuple[str, str], *, name: str | None = None
-    ) -> Iterator[Document]:
+        self,
+        operation: str,
+        name: str | None,
+        marker: tuple[str, str],
+        parameters: Mapping[str, object],
+    ) -> Iterator[dict[str, Any]]:
         """Yields each page of a listing; `marker` names our and the store's continuation field."""
-        asked = dict(query)
+        ours, theirs = marker
+        following = parameters.get(ours)
         while True:
-            page = self.caller.call(Call("GET", name, asked)).document
+            continued = {} if following is None else {ours: following}
+            page = self.caller.call(operation, name, **{**parameters, **continued})
             yield page
-            following = page.text(marker[1])
-            if page.text("IsTruncated") != "true":
+            if not _field(page, "IsTruncated"):
                 return
-            if following in {"", asked.get(marker[0])}:
+            if page.get(theirs) in {None, "", following}:
                 raise StorageFailed("The object store's list has no end.")
-            asked[marker[0]] = following
+            following = page[theirs]
 
     def _key(self, name: str) -> str:
         return self.caller.address.prefix + name
@@ -340,36 +341,19 @@ class Bucket:
         return entry.get("Key", "").removeprefix(self.caller.address.prefix)
 
 
-def _described(content_type: str, disposition: str) -> dict[str, str]:
-    headers = {"content-type": content_type}
-    return {**headers, "content-disposition": disposition} if disposition else headers
-
-
 def _part(multipart_id: str, number: int) -> dict[str, str]:
     return {"partNumber": str(number), "uploadId": multipart_id}
 
 
-def _etag(headers: Mapping[str, str]) -> str:
-    return headers.get("etag", "").strip('"')
+def _stamp(entry: Mapping[str, Any]) -> Stamp:
+    return Stamp(_field(entry, "ETag").strip('"'), entry.get("ChecksumCRC32C", ""))
 
 
-def _required(text: str | None) -> str:
-    if not text:
-        raise StorageFailed("The object store's answer lacks a required element.")
-    return text
-
-
-def _whole_number(text: str | None) -> int:
-    if not (text and text.isascii() and text.isdecimal()):
-        raise StorageFailed("The object store's answer lacks a number.")
-    return int(text)
-
-
-def _moment(entry: Mapping[str, str], name: str) -> datetime:
-    try:
-        return datetime.fromisoformat(_required(entry.get(name))).astimezone(UTC)
-    except ValueError as error:
-        raise StorageFailed("The object store's answer lacks a date.") from error
+def _field(document: Mapping[str, Any], name: str) -> Any:
+    """Returns a field of a response that every store sends."""
+    if document.get(name) in {None, ""}:
+        raise StorageFailed(f"The object store's answer has no {name}.")
+    return document[name]
 
 
 # ---- mark ----------------------------------------------------------------------------------------

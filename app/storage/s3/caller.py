@@ -1,30 +1,37 @@
-"""Signs and sends calls, retries transient failures, and parses responses and errors."""
+"""Makes calls to a bucket: retries transient failures until the time is up, and names the others.
+
+The two calls that move a file's bytes, put and get, go from the signature straight to our own
+connections. botocore builds and parses all others, which use the same connections and retries.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from xml.etree import ElementTree
 
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.ranges import ByteRange
+from app.storage.s3.address import BucketAddress
 from app.storage.s3.connections import (
     IDLE_SECONDS,
     SLOWEST_BYTES_PER_SECOND,
     Answer,
     Connections,
+    Reply,
     Request,
     StoreUnreachable,
 )
 from app.storage.s3.contents import Body
-from app.storage.s3.signing import UNSIGNED_PAYLOAD, BucketAddress, Signer, Target
+
+if TYPE_CHECKING:
+    from app.storage.s3.signing import Botocore
 
 log = logging.getLogger(__name__)
 
@@ -35,69 +42,25 @@ MAX_PAUSE_SECONDS = 5.0
 """Upper limit of the exponential backoff between attempts. Jitter keeps refused requests from
 returning all at once."""
 
+RETRY_AFTER_SECONDS = 5
+"""Retry-After for clients while the store does not respond or asks to slow down."""
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An unsigned request; `name` is without the prefix, None for the bucket itself."""
-
-    method: str
-    name: str | None
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Names in lower case, values in ASCII."""
-    body: Body = b""
-    is_slow: bool = False
-    """Whether the response may take minutes: some stores complete and copy that slowly."""
-    is_repeatable: bool = True
-    """Whether the call is idempotent, so that it can be sent twice."""
-
-    def __str__(self) -> str:
-        words = (self.method, self.name, *(name for name in self.query))
-        return " ".join(word for word in words if word)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A complete response."""
-
-    status: int
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
-
-    @property
-    def failure(self) -> Failure:
-        """Returns the failure that the response reports."""
-        return failure_of(self.status, self.body, self.headers.get("x-amz-request-id", ""))
-
-    @property
-    def document(self) -> Document:
-        """Parse the body as XML; raises `StorageFailed` if it is not XML."""
-        return Document(self.body)
-
-
-def read_whole(answer: Answer) -> Reply:
-    """Read a response to its end and close it; raises `StoreUnreachable`."""
-    try:
-        body = answer.read(MAX_ANSWER_BYTES)
-    finally:
-        answer.close()
-    headers = {name.lower(): text for name, text in answer.response.headers.items()}
-    return Reply(answer.status, headers, body)
-
-
-class _Refused(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure
+SLOW_OPERATIONS = frozenset({"complete_multipart_upload", "upload_part_copy"})
+"""Some stores take minutes for these, and fail after they have sent the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class S3Caller:
-    """Makes calls to one bucket; each may take `seconds`, retries included."""
+    """Makes calls to one bucket; each may take `seconds`, retries included.
+
+    Every call raises `ServerBusy` when the time is up, `StorageFailed` if the store refuses,
+    `NoRoom`, and `FileNotFoundError` if it names an object that does not exist. Names are without
+    the prefix.
+    """
 
     address: BucketAddress
-    signer: Signer
+    botocore: Callable[[], Botocore]
+    """Imports botocore when it is first called."""
     connections: Connections
     seconds: float
 
@@ -105,94 +68,100 @@ class S3Caller:
         """Returns a caller with the same connections and another time limit."""
         return replace(self, seconds=seconds)
 
-    def call(self, call: Call) -> Reply:
-        """Make a call and read its response.
+    def put(
+        self, name: str, query: Mapping[str, str], headers: Mapping[str, str], body: Body
+    ) -> Mapping[str, str]:
+        """Send the bytes of an object or part; returns the headers of the response.
 
-        Raises `ServerBusy` when the time is up, `FileNotFoundError`, `StorageFailed`, `NoRoom`.
+        `headers` should have the checksum of the body, which is not signed.
         """
-        return self._retried(lambda: call, self._reply)
+        url = self.address.url(name, query)
+        length = len(body) if isinstance(body, bytes) else body.length
+        headers = {"content-length": str(length), **headers}
 
-    def call_with_new(self, new_call: Callable[[], Call]) -> tuple[Call, Reply]:
-        """Make a call, with a new one for each attempt; returns the last call and its response."""
-        return self._retried(new_call, lambda call, deadline: (call, self._reply(call, deadline)))
+        def attempt(deadline: float) -> Reply:
+            return self._open("PUT", url, headers, body, deadline).read()
 
-    def stream(self, call: Call) -> Answer:
-        """Make a call; the code that uses the response must close it. Raises like `call`."""
-        return self._retried(lambda: call, self._answer)
+        return self.retried(attempt, f"PUT {name}").headers
 
-    def url(self, call: Call, seconds: int) -> str:
-        """Returns a signed URL for the call with exactly its headers, valid for `seconds`."""
-        target = self._target(call)
-        query = self.signer.presigned_query(call.method, target, call.headers, seconds)
-        return f"{self.address.origin}{target.path}?{query}"
+    def get(self, name: str, span: ByteRange) -> Answer:
+        """Request a range of an object; the code that uses the response must close it."""
+        url, headers = self.address.url(name, {}), {"range": f"bytes={span.start}-{span.end - 1}"}
+        return self.retried(
+            lambda deadline: self._open("GET", url, headers, b"", deadline), f"GET {name}"
+        )
 
-    def _retried(self, new_call: Callable[[], Call], attempt: Callable[[Call, float], T]) -> T:
+    def call(self, operation: str, name: str | None = None, **parameters: object) -> dict[str, Any]:
+        """Make any other call; without a name, on the bucket as a whole.
+
+        Operation, parameters and the response are those of botocore's client.
+        """
+        return self.retried(
+            lambda deadline: self.once(deadline, operation, name, **parameters),
+            f"{operation} {name or ''}",
+            is_object=name is not None,
+        )
+
+    def once(
+        self, deadline: float, operation: str, name: str | None = None, **parameters: object
+    ) -> dict[str, Any]:
+        """Make one attempt of a call; raises `StoreUnreachable`, `Refused`, `StorageFailed`."""
+        is_slow = operation in SLOW_OPERATIONS
+        patience = self.seconds if is_slow else IDLE_SECONDS
+
+        def send(request: Request) -> Reply:
+            request = replace(request, idle_seconds=patience)
+            reply = self.connections.ask(request, deadline).read()
+            if reply.status >= 300 or (is_slow and _error_code(reply.body) is not None):
+                raise _refused(reply)
+            if is_slow and not reply.body.strip():
+                raise StoreUnreachable("no result")
+            return reply
+
+        if name is not None:
+            parameters["Key"] = self.address.prefix + name
+        return self.botocore().call(operation, parameters, send)
+
+    def retried(self, attempt: Callable[[float], T], what: str, *, is_object: bool = True) -> T:
+        """Repeat an attempt, which gets the deadline, until it succeeds or fails for good.
+
+        `what` names the call in logs.
+        """
         deadline = time.monotonic() + self.seconds
-        longest = FIRST_PAUSE_SECONDS
+        longest, may_hurry = FIRST_PAUSE_SECONDS, True
         while True:
-            call = new_call()
             try:
-                return attempt(call, deadline)
+                return attempt(deadline)
             except StoreUnreachable as error:
                 reason = str(error)
-            except _Refused as refused:
-                if refused.failure.kind is not Kind.RETRY:
-                    is_object = call.name is not None
-                    raise refused.failure.error(str(call), is_object=is_object) from None
-                reason = str(refused.failure)
+                if error.was_idle and may_hurry:  # The store may be well, and needs no pause.
+                    may_hurry = False
+                    continue
+            except Refused as refused:
+                error_of_call = refused.error(what, is_object=is_object)
+                if not isinstance(error_of_call, ServerBusy):
+                    raise error_of_call from None
+                reason = str(refused)
             pause = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
             if time.monotonic() + pause >= deadline:
-                log.error("the object store did not answer in time: %s: %s", call, reason)
+                log.error("the object store did not answer in time: %s: %s", what, reason)
                 raise busy()
             time.sleep(pause)
             longest = min(longest * 2, MAX_PAUSE_SECONDS)
 
-    def _reply(self, call: Call, deadline: float) -> Reply:
-        reply = read_whole(self._answer(call, deadline))
-        if call.is_slow:  # Copying and completing may fail after the status was sent.
-            if not reply.body.strip():
-                raise StoreUnreachable("no result")
-            if reply.document.is_error:
-                raise _Refused(reply.failure)
-        return reply
-
-    def _answer(self, call: Call, deadline: float) -> Answer:
-        answer = self.connections.ask(self.request(call), deadline)
+    def _open(
+        self, method: str, url: str, headers: Mapping[str, str], body: Body, deadline: float
+    ) -> Answer:
+        target, signed = url.removeprefix(self.address.origin), self.botocore().headers
+        patience = IDLE_SECONDS + int(headers.get("content-length", 0)) / SLOWEST_BYTES_PER_SECOND
+        request = Request(method, target, signed(method, url, headers), body, patience)
+        answer = self.connections.ask(request, deadline)
         if answer.status >= 300:
-            raise _Refused(read_whole(answer).failure)
+            raise _refused(answer.read())
         return answer
 
-    def request(self, call: Call) -> Request:
-        """Returns the signed request of a call."""
-        target = self._target(call)
-        if isinstance(call.body, bytes):
-            length, payload = len(call.body), hashlib.sha256(call.body).hexdigest()
-        else:
-            length, payload = call.body.length, UNSIGNED_PAYLOAD
-        headers = {**call.headers, "content-length": str(length)}
-        signed = self.signer.headers(call.method, target, headers, payload)
-        text = f"{target.path}?{query}" if (query := target.query_text) else target.path
-        patience = (
-            self.seconds if call.is_slow else IDLE_SECONDS + length / SLOWEST_BYTES_PER_SECOND
-        )
-        return Request(call.method, text, signed, call.body, patience, call.is_repeatable)
 
-    def _target(self, call: Call) -> Target:
-        key = "" if call.name is None else self.address.prefix + call.name
-        return Target(self.address.authority, self.address.path(key), call.query)
-
-
-# ---- responses -----------------------------------------------------------------------------------
-
-
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""A page of a listing has 1000 entries of at most about 10 KB, mostly 300 bytes."""
-
-RETRY_AFTER_SECONDS = 5
-"""Retry-After for clients while the store does not respond or asks to slow down."""
-
-_CODE = re.compile("[A-Za-z0-9.]{1,64}")
-"""Longest text from the store in messages and logs."""
+# ---- failures ------------------------------------------------------------------------------------
 
 
 class MultipartGone(StorageFailed):
@@ -203,101 +172,30 @@ class PartsDiffer(StorageFailed):
     """The store does not have the parts named in the completion: compare with `list_parts`."""
 
 
-class Kind(Enum):
-    """How to react to an error."""
+class Refused(Exception):
+    """An error response: its status, its code (may be empty), and the id of the request."""
 
-    RETRY = "retry"
-    """Transient: retried; the client gets `ServerBusy` if the time runs out."""
-    MISSING = "missing"
-    """The object does not exist."""
-    GONE = "gone"
-    PARTS = "parts"
-    FULL = "full"
-    REFUSED = "refused"
-    """The operator must act."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error of the store: its status, its code (may be empty), and the id of the request."""
-
-    status: int
-    code: str = ""
-    request_id: str = ""
-
-    @property
-    def kind(self) -> Kind:
-        """How to react to this error."""
-        if self.code in _WORDS:
-            return Kind.REFUSED
-        return _KINDS.get(self.code) or _KINDS_OF_STATUSES.get(self.status, Kind.REFUSED)
-
-    def __str__(self) -> str:
-        return f"{self.status} {self.code} (request {self.request_id or 'unknown'})"
+    def __init__(self, status: int, code: str, request_id: str = "") -> None:
+        super().__init__(f"{status} {code} (request {request_id or 'unknown'})")
+        self.status = status
+        self.code = code
 
     def error(self, what: str, *, is_object: bool) -> Exception:
-        """The error to raise for the call `what`, on an object or on the bucket as a whole.
+        """Returns the error to raise for the call `what`; `ServerBusy` if it can be repeated.
 
         Refusals are logged for the operator.
         """
-        if self.kind is Kind.MISSING and is_object:
+        status, code = self.status, self.code
+        if code in _MISSING and is_object:
             return FileNotFoundError(what)
-        if self.kind is Kind.RETRY:
+        is_known = code in _ERRORS
+        if code in _TRANSIENT or (not is_known and status in _TRANSIENT_STATUSES):
             return busy()
-        if self.kind in _ERRORS:
-            error, message = _ERRORS[self.kind]
-            return error(message)
-        log.error("the object store refused %s: %s", what, self)
-        return StorageFailed(_WORDS.get(self.code, _UNKNOWN).format(self.code or self.status))
-
-
-def failure_of(status: int, body: bytes, request_id: str) -> Failure:
-    """Parse the failure that a response reports; its body may have any content."""
-    if not body:  # A response to HEAD has no body.
-        return Failure(status, _CODES_OF_STATUSES.get(status, ""), request_id)
-    try:
-        code = Document(body).text("Code")
-    except StorageFailed:
-        code = ""  # For example HTML from a proxy.
-    return Failure(status, code if _CODE.fullmatch(code) else "", request_id)
-
-
-class Document:
-    """A response in XML, ignoring namespaces; raises `StorageFailed` if it is not XML.
-
-    Safe from entity expansion attacks: expat 2.4.1 and newer refuses amplification.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        try:
-            self._root = ElementTree.fromstring(body)  # noqa: S314 - of the operator's own store
-        except (ElementTree.ParseError, ValueError, LookupError) as error:
-            raise StorageFailed("The object store's answer is not XML.") from error
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the document reports an error, regardless of the HTTP status."""
-        return _name(self._root) == "Error"
-
-    def text(self, name: str) -> str:
-        """Returns the text of a child of the root; empty if there is none."""
-        return _texts(self._root).get(name, "")
-
-    def all(self, name: str) -> Iterator[Mapping[str, str]]:
-        """Yields, for each child of the root with this name, its own children's texts by name."""
-        return (_texts(child) for child in self._root if _name(child) == name)
-
-    def everywhere(self, name: str) -> list[str]:
-        """Returns the texts of all elements with this name, at any depth."""
-        return [(found.text or "").strip() for found in self._root.iter() if _name(found) == name]
-
-
-def _texts(element: ElementTree.Element) -> dict[str, str]:
-    return {_name(child): (child.text or "").strip() for child in element}
-
-
-def _name(element: ElementTree.Element) -> str:
-    return element.tag.rpartition("}")[2]
+        by_status = (NoRoom, _FULL) if status == 507 else (StorageFailed, _UNKNOWN)
+        kind, message = _ERRORS.get(code, by_status)
+        if kind is StorageFailed:
+            log.error("the object store refused %s: %s", what, self)
+        return kind(message.format(code or status))
 
 
 def busy() -> ServerBusy:
@@ -307,71 +205,86 @@ def busy() -> ServerBusy:
     return error
 
 
-_KINDS: Mapping[str, Kind] = MappingProxyType(
-    {
-        **dict.fromkeys(
-            (
-                *("SlowDown", "SlowDownRead", "SlowDownWrite", "ServiceUnavailable"),
-                *("InternalError", "RequestTimeout", "OperationAborted", "Busy"),
-                *("ConditionalRequestConflict", "IncompleteBody", "RequestTimeTooSlow"),
-                *("Throttling", "ThrottlingException"),
-            ),
-            Kind.RETRY,
-        ),
-        **dict.fromkeys(("NoSuchKey", "NoSuchVersion"), Kind.MISSING),
-        **dict.fromkeys(("InvalidPart", "InvalidPartOrder", "EntityTooSmall"), Kind.PARTS),
-        **dict.fromkeys(("QuotaExceeded", "StorageFull"), Kind.FULL),
-        **dict.fromkeys(("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"), Kind.FULL),
-        "NoSuchUpload": Kind.GONE,
-    }
-)
-"""Error codes that are not refusals. Sources: "Error responses" of the Amazon S3 API reference;
-SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
+def _refused(reply: Reply) -> Refused:
+    code = _error_code(reply.body) or ""  # Empty for a proxy's HTML.
+    if not reply.body:  # For example to HEAD.
+        code = _CODES_OF_STATUSES.get(reply.status, "")
+    return Refused(reply.status, code, reply.headers.get("x-amz-request-id", ""))
 
-_KINDS_OF_STATUSES = MappingProxyType(
-    dict.fromkeys((408, 429, 500, 502, 503, 504), Kind.RETRY) | {507: Kind.FULL}
-)
-"""For codes that are not listed, and for responses without a code, such as a proxy's."""
+
+def _error_code(body: bytes) -> str | None:
+    """Returns the code in an error document, empty if it is none; None for other documents.
+
+    Safe from entity expansion attacks: expat 2.4.1 and newer refuses amplification.
+    """
+    try:
+        root = ElementTree.fromstring(body)  # noqa: S314 - of the operator's own store
+    except (ElementTree.ParseError, ValueError, LookupError):
+        return None
+    if root.tag.rpartition("}")[2] != "Error":
+        return None
+    code = (root.findtext("{*}Code") or "").strip()
+    return code if _CODE.fullmatch(code) else ""
+
+
+_CODE = re.compile("[A-Za-z0-9.]{1,64}")
+"""Longest text from the store in messages and logs."""
 
 _CODES_OF_STATUSES = MappingProxyType(
     {301: "PermanentRedirect", 403: "AccessDenied", 404: "NoSuchKey"}
 )
 """Codes for responses without a body."""
 
-_UNKNOWN = "The object store refused a request ({})."
+_TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+"""For codes that are not listed, and for responses without a code, such as a proxy's."""
 
-_WORDS: Mapping[str, str] = MappingProxyType(
-    {
-        "RequestTimeTooSkewed": (
-            "The clocks of this server and of its object store differ by more than 15 minutes ({})."
-        ),
-        **dict.fromkeys(
-            ("AccessDenied", "AllAccessDisabled", "AccountProblem"),
-            "The object store does not allow this server's key to do this ({}).",
-        ),
-        **dict.fromkeys(
-            ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"),
-            "The object store does not accept this server's key ({}).",
-        ),
-        "NoSuchBucket": "The bucket of this server does not exist ({}).",
-        **dict.fromkeys(
-            ("AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect"),
-            "The bucket of this server is in another region than SLUICE_S3_REGION says ({}).",
-        ),
-        **dict.fromkeys(
-            ("BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"),
-            "Bytes were damaged on their way to the object store ({}).",
-        ),
-    }
+_TRANSIENT = frozenset(
+    (
+        *("SlowDown", "SlowDownRead", "SlowDownWrite", "ServiceUnavailable", "InternalError"),
+        *("RequestTimeout", "RequestTimeTooSlow", "IncompleteBody", "OperationAborted", "Busy"),
+        *("ConditionalRequestConflict", "Throttling", "ThrottlingException"),
+    )
 )
+"""Codes of failures that pass. Sources of all codes: "Error responses" of the Amazon S3 API
+reference; SlowDownRead, SlowDownWrite and XMinio... are MinIO's."""
 
-_ERRORS = MappingProxyType(
+_MISSING = frozenset({"NoSuchKey", "NoSuchVersion"})
+
+_UNKNOWN = "The object store refused a request ({})."
+_FULL = "The object store has no room left."
+_GONE = "The object store does not have this multipart upload any more."
+_PARTS = "The object store does not have the parts that it confirmed."
+_CLOCK = "The clocks of this server and of its object store differ by more than 15 minutes ({})."
+_DENIED = "The object store does not allow this server's key to do this ({})."
+_KEY = "The object store does not accept this server's key ({})."
+_NO_BUCKET = "The bucket of this server does not exist ({})."
+_REGION = "The bucket of this server is in another region than SLUICE_S3_REGION says ({})."
+_DAMAGED = "Bytes were damaged on their way to the object store ({})."
+
+_ERRORS: Mapping[str, tuple[type[Exception], str]] = MappingProxyType(
     {
-        Kind.FULL: (NoRoom, "The object store has no room left."),
-        Kind.GONE: (
-            MultipartGone,
-            "The object store does not have this multipart upload any more.",
-        ),
-        Kind.PARTS: (PartsDiffer, "The object store does not have the parts that it confirmed."),
+        "NoSuchUpload": (MultipartGone, _GONE),
+        "InvalidPart": (PartsDiffer, _PARTS),
+        "InvalidPartOrder": (PartsDiffer, _PARTS),
+        "EntityTooSmall": (PartsDiffer, _PARTS),
+        "QuotaExceeded": (NoRoom, _FULL),
+        "StorageFull": (NoRoom, _FULL),
+        "XMinioStorageFull": (NoRoom, _FULL),
+        "XMinioAdminBucketQuotaExceeded": (NoRoom, _FULL),
+        "RequestTimeTooSkewed": (StorageFailed, _CLOCK),
+        "AccessDenied": (StorageFailed, _DENIED),
+        "AllAccessDisabled": (StorageFailed, _DENIED),
+        "AccountProblem": (StorageFailed, _DENIED),
+        "InvalidAccessKeyId": (StorageFailed, _KEY),
+        "SignatureDoesNotMatch": (StorageFailed, _KEY),
+        "InvalidToken": (StorageFailed, _KEY),
+        "ExpiredToken": (StorageFailed, _KEY),
+        "NoSuchBucket": (StorageFailed, _NO_BUCKET),
+        "AuthorizationHeaderMalformed": (StorageFailed, _REGION),
+        "PermanentRedirect": (StorageFailed, _REGION),
+        "TemporaryRedirect": (StorageFailed, _REGION),
+        "BadDigest": (StorageFailed, _DAMAGED),
+        "InvalidDigest": (StorageFailed, _DAMAGED),
+        "XAmzContentChecksumMismatch": (StorageFailed, _DAMAGED),
     }
 )

@@ -42,6 +42,9 @@ KEPT_SECONDS = 10.0
 MAX_KEPT = 64
 """Most idle connections per process; any more are closed."""
 
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+"""A page of a listing has 1000 entries of at most about 10 KB, mostly 300 bytes."""
+
 _DROP_UNSENT = struct.pack("ii", 1, 0)
 """struct linger, see socket(7)."""
 
@@ -59,18 +62,22 @@ class Request:
     body: Body = b""
     idle_seconds: float = IDLE_SECONDS
     """How long the store may take to begin its response."""
-    is_repeatable: bool = True
-    """Whether the request is idempotent, so that it can be sent twice."""
 
 
 class StoreUnreachable(Exception):
     """No response: the connection was refused or dropped, or timed out."""
 
+    was_idle = False
+    """Whether the connection had been idle: the server may have closed it just before."""
 
-@dataclass(slots=True)
-class _Kept:
-    connection: HTTPConnection
-    until: float
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete response; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -103,15 +110,21 @@ class Answer:
             raise StoreUnreachable
         return count
 
-    def read(self, limit: int) -> bytes:
-        """Read the whole body; raises `StoreUnreachable` if cut off or over `limit` bytes."""
+    def read(self) -> Reply:
+        """Read the whole response and close it.
+
+        Raises `StoreUnreachable` if it is cut off or over `MAX_REPLY_BYTES`.
+        """
         try:
-            found = self.response.read(limit + 1)
+            body = self.response.read(MAX_REPLY_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise StoreUnreachable from error
-        if len(found) > limit or self.response.length:
+        finally:
+            self.close()
+        if len(body) > MAX_REPLY_BYTES or self.response.length:
             raise StoreUnreachable
-        return found
+        headers = {name.lower(): text for name, text in self.response.headers.items()}
+        return Reply(self.status, headers, body)
 
     def close(self) -> None:
         """Reuse the connection if the body was read to its end, else close it. Repeatable."""
@@ -134,7 +147,7 @@ class Connections:
 
     def __init__(self, scheme: str, host: str, port: int) -> None:
         self._scheme, self._host, self._port = scheme, host, port
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[tuple[HTTPConnection, float]] = deque()  # Each until this time.
         self._process = os.getpid()
         weakref.finalize(self, _close, self._kept)
         self._tls: ssl.SSLContext | None = None
@@ -142,23 +155,21 @@ class Connections:
     def ask(self, request: Request, deadline: float) -> Answer:
         """Send a request; returns once the response headers have arrived.
 
-        Raises `StoreUnreachable`. `deadline` is on the monotonic clock. If the server closes an
-        idle connection just as it is reused, the request is sent again on a new one.
+        Raises `StoreUnreachable`. `deadline` is on the monotonic clock.
         """
-        kept = self._take()
-        if kept is not None:
-            if not request.is_repeatable:
-                return self._ask(kept, request, deadline)
-            with suppress(StoreUnreachable):
-                return self._ask(kept, request, deadline)
-        return self._ask(self._new(), request, deadline)
+        idle = self._take()
+        try:
+            return self._ask(idle or self._new(), request, deadline)
+        except StoreUnreachable as error:
+            error.was_idle = idle is not None
+            raise
 
     def keep(self, connection: HTTPConnection) -> None:
         """Return an idle connection to the pool."""
         if len(self._kept) >= MAX_KEPT:
             connection.close()
         else:
-            self._kept.append(_Kept(connection, time.monotonic() + KEPT_SECONDS))
+            self._kept.append((connection, time.monotonic() + KEPT_SECONDS))
 
     def _take(self) -> HTTPConnection | None:
         if self._process != os.getpid():  # The connections belong to the parent process.
@@ -166,14 +177,14 @@ class Connections:
             _close(self._kept)
         with suppress(IndexError):
             while True:
-                kept = self._kept.pop()
-                sock = kept.connection.sock
+                connection, until = self._kept.pop()
+                sock = connection.sock
                 # A readable idle connection was closed by the server. The garbage collector may
                 # have closed one before the response that returned it to the pool.
                 is_quiet = sock.fileno() >= 0 and not _events(sock, select.POLLIN, 0)
-                if is_quiet and time.monotonic() < kept.until:
-                    return kept.connection
-                kept.connection.close()
+                if is_quiet and time.monotonic() < until:
+                    return connection
+                connection.close()
         return None
 
     def _new(self) -> HTTPConnection:
@@ -262,10 +273,10 @@ def _give_up(body: Body) -> None:
         body.give_up()
 
 
-def _close(kept: deque[_Kept]) -> None:
+def _close(kept: deque[tuple[HTTPConnection, float]]) -> None:
     with suppress(IndexError):
         while True:
-            kept.pop().connection.close()
+            kept.pop()[0].close()
 
 
 def _remaining(deadline: float, most: float) -> float:

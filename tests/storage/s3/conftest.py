@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey, BucketAddress
 from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 
 

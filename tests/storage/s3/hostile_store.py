@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
+from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.signing import AccessKey, BucketAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +128,5 @@ def _read_head(stream: io.BufferedReader) -> bytes:
 
 
 def _body_length(head: bytes) -> int:
-    found = re.search(rb"content-length: (\d+)", head)
+    found = re.search(rb"(?i)content-length: (\d+)", head)
     return int(found[1]) if found else 0

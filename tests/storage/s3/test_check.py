@@ -15,9 +15,9 @@ from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import from_env
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.check import PROBES, Grade, Place, check_all, check_quickly, run_probe
+from app.storage.s3.check import Grade, check_all, check_quickly
 from tests.s3_servers import S3Server, new_prefix
-from tests.storage.s3.hostile_store import HostileStore, Step, error, reply
+from tests.storage.s3.hostile_store import STORED, HostileStore, Step, error, reply
 
 ORIGIN = "https://films.example"
 
@@ -29,22 +29,31 @@ YES = Step(
         b"<Result><UploadId>u</UploadId><ETag>e</ETag></Result>",
         'ETag: "e"',
         f"Access-Control-Allow-Origin: {ORIGIN}",
-        "Date: Sun, 06 Nov 1994 08:49:37 GMT",
     )
 )
-"""Agrees to everything, in the year 1994."""
+"""Agrees to everything."""
 
-RULES = (
-    "<LifecycleConfiguration><Rule>{}<AbortIncompleteMultipartUpload><DaysAfterInitiation>3"
-    "</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>"
+LISTED = Step(
+    reply(
+        200,
+        b"<List><IsTruncated>false</IsTruncated><Contents><Key>prefix/checks/token/object</Key>"
+        b"<Size>10</Size><LastModified>1994-11-06T08:49:37Z</LastModified></Contents></List>",
+    )
 )
+READ = Step(reply(206, b"23456", "Content-Range: bytes 2-6/10"))
+DELETED, MISSING = Step(reply(204)), Step(reply(404))
+DAMAGED = Step(error(400, "BadDigest"))
+USABLE = [STORED, READ, LISTED, DELETED, MISSING, DAMAGED, LISTED, DELETED]
+"""What a good store answers to the first probe, and to removing its objects."""
+
+TOPICS = ["objects", "parts", "direct uploads"]
 
 
 def test_real_servers_are_fit_and_left_as_they_were(bucket: Bucket) -> None:
     findings = {found.topic: found for found in check_all(bucket, "token", origin=ORIGIN)}
-    assert findings.keys() == PROBES.keys()
+    assert list(findings) == TOPICS
     degraded = {topic for topic, found in findings.items() if found.grade is not Grade.FINE}
-    assert degraded <= {"overrides", "direct uploads"}, "Garage's ranges ignore overrides"
+    assert degraded <= {"parts", "direct uploads"}, "Garage's copies have no checksum"
     assert not any(found.grade is Grade.FATAL for found in findings.values())
     assert check_quickly(bucket, "token").grade is Grade.FINE
     assert list(bucket.list_objects()) == []
@@ -59,34 +68,28 @@ def test_a_bucket_that_cannot_be_used_gets_one_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "grade", "words"),
-    [
-        ("checksums", Grade.FATAL, "do not match their checksum"),
-        ("cut requests", Grade.FATAL, "leaves an object"),
-        ("direct uploads", Grade.FINE, "let pages of"),
-        ("clock", Grade.DEGRADED, "minutes apart"),
-    ],
+    ("answer", "grade"), [(error(400, "BadDigest"), Grade.FINE), (reply(200), Grade.FATAL)]
 )
-def test_a_store_that_agrees_to_everything(topic: str, grade: Grade, words: str) -> None:
-    with HostileStore([YES]) as store:
-        found = run_probe(topic, Place(store.bucket(5), "checks/token", ORIGIN))
-    assert found.grade is grade
-    assert words in found.detail
+def test_a_store_that_keeps_damaged_bytes_is_noticed(answer: bytes, grade: Grade) -> None:
+    with HostileStore([*USABLE[:5], Step(answer), *USABLE[6:]]) as store:
+        assert check_quickly(store.bucket(5), "token").grade is grade
+        assert store.lines[-1].startswith("DELETE ")
 
 
-@pytest.mark.parametrize(
-    ("topic", "answer", "grade", "words"),
-    [
-        ("lifecycle", RULES.format(""), Grade.FINE, "after 3 days"),
-        ("lifecycle", RULES.format("<Expiration/>"), Grade.DEGRADED, "objects by age"),
-        ("versions", "<V><Status>Enabled</Status></V>", Grade.DEGRADED, "old versions"),
-    ],
-)
-def test_rules_of_the_bucket_are_read(topic: str, answer: str, grade: Grade, words: str) -> None:
-    with HostileStore([Step(reply(200, answer.encode()))]) as store:
-        found = run_probe(topic, Place(store.bucket(5), "checks/token", ORIGIN))
-    assert found.grade is grade
-    assert words in found.detail
+def test_parts_that_are_not_there_once_completed_are_noticed() -> None:
+    with HostileStore([*USABLE, YES]) as store:
+        parts, direct = list(check_all(store.bucket(5), "token", origin=ORIGIN))[1:]
+    assert (parts.topic, parts.grade) == ("parts", Grade.FATAL)
+    assert "all their bytes" in parts.detail
+    assert (direct.topic, direct.grade) == ("direct uploads", Grade.FINE)
+
+
+def test_a_bucket_without_rules_for_pages_sends_through_the_server() -> None:
+    no_rules = Step(YES.answer.replace(b"Access-Control", b"X"))
+    with HostileStore([*USABLE, no_rules]) as store:
+        direct = list(check_all(store.bucket(5), "token", origin=ORIGIN))[2]
+    assert direct.grade is Grade.DEGRADED
+    assert "storage cors" in direct.detail
 
 
 @pytest.fixture
@@ -111,15 +114,16 @@ def test_the_command_prints_its_findings(versitygw: S3Server, app_with: MakeApp)
     app = app_with(versitygw.access.settings(new_prefix()))
     result = app.test_cli_runner().invoke(storage, ["check", "--json", "--origin", ORIGIN])
     assert result.exit_code == 0
-    assert [found["topic"] for found in json.loads(result.stdout)] == list(PROBES)
+    assert [found["topic"] for found in json.loads(result.stdout)] == TOPICS
 
 
 def test_a_command_lets_pages_send_to_the_bucket(versitygw: S3Server, app_with: MakeApp) -> None:
     app = app_with(versitygw.access.settings(new_prefix()))
     result = app.test_cli_runner().invoke(storage, ["cors", "https://other.example", ORIGIN])
     assert result.exit_code == 0
-    place = Place(app.extensions["sluice"].bucket, "checks/token", ORIGIN)
-    assert run_probe("direct uploads", place).grade is Grade.FINE
+    bucket = app.extensions["sluice"].bucket
+    direct = list(check_all(bucket, "token", origin=ORIGIN))[2]
+    assert direct.grade is Grade.FINE
 
 
 def test_the_command_fails_where_the_bucket_is_missing(
