@@ -14,7 +14,6 @@ from app.run.build import build_services
 from app.run.server.start_checks import (
     StartRefused,
     require_free_address,
-    require_room_for_cells,
     require_usable_folders,
 )
 from app.settings import Settings, SettingsError, from_env, staging
@@ -622,7 +621,6 @@ def start_with(environ: dict[str, str]) -> tuple[Settings | None, str]:
     try:
         settings = from_env(environ)
         require_usable_folders(settings)
-        require_room_for_cells(settings)
         require_free_address(settings.host, free_port(), release_seconds=0)
         build_services(settings)
     except (SettingsError, StartRefused) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -20,17 +19,14 @@ ONE = 0x80000000
 X_TO_THE_8 = ONE >> 8
 
 
-def joined_crc32c(parts: Iterable[tuple[int, str]]) -> str:
-    """The CRC32C of consecutive parts, each given as length and CRC32C; in base64, as in S3."""
-    value = 0
-    for length, checksum in parts:
-        value = joined(value, int.from_bytes(b64decode(checksum), "big"), length)
-    return in_base64(value)
-
-
 def joined(first: int, second: int, length: int) -> int:
     """The CRC32C of two concatenated blocks, from those of both; `length` is the second's."""
     return _product(first, _shift(length)) ^ second
+
+
+def from_base64(text: str) -> int:
+    """The inverse of `in_base64`."""
+    return int.from_bytes(b64decode(text), "big")
 
 
 def in_base64(crc32c: int) -> str:

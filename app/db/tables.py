@@ -293,7 +293,6 @@ leases = Table(
 """Expiry times of leases on work that only one node does; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
-IS_INTENT = text("etag IS NULL")
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """SQLite generates row numbers only for an INTEGER key."""
@@ -302,57 +301,49 @@ stored_files = Table(
     "stored_files",
     metadata,
     Column("key", String(32), primary_key=True),
-    Column("cell_bytes", BigInteger, nullable=False),
     Column("length", BigInteger),
     Column("name", String(200)),
     Column("is_published", Boolean, nullable=False),
     Column("multipart_name", String(200)),
     Column("multipart_id", Text),
-    Column("crc32c", String(8)),
+    Column("leased_by", String(32)),
+    Column("leased_until", Instant),
     Column("active_at", Instant, nullable=False),
     _partial_index("stored_files_unpublished", "active_at", "key", where=IS_UNPUBLISHED),
 )
-"""Files in a bucket. The key is an upload's id; the upload's own record may be added later."""
+"""Files in a bucket. The key is an upload's id; the upload's own record may be added later. The
+holder of the lease makes the file one object."""
 
 stored_pieces = Table(
     "stored_pieces",
     metadata,
     Column("id", _NUMBER, primary_key=True),
     Column("key", String(32), ForeignKey("stored_files.key"), nullable=False),
-    Column("cell", Integer, nullable=False),
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
-    Column("name", String(200), nullable=False),
-    Column("etag", String(200)),
-    Column("crc32c", String(8)),
-    Column("leased_until", Instant, nullable=False),
-    Index("stored_pieces_of_cell", "key", "cell", "id"),
-    _partial_index("stored_pieces_intended", "leased_until", where=IS_INTENT),
+    Column("name", String(200), nullable=False, index=True),
+    Column("crc32c", String(8), nullable=False),
+    Index("stored_pieces_of_file", "key", "start"),
     sqlite_autoincrement=True,
 )
-"""Objects smaller than a cell. One without an ETag is being stored until its lease ends."""
+"""Objects with some bytes of a file each, added with the record of those bytes."""
 
-stored_cells = Table(
-    "stored_cells",
+stored_parts = Table(
+    "stored_parts",
     metadata,
     Column("key", String(32), ForeignKey("stored_files.key"), primary_key=True),
-    Column("cell", Integer, primary_key=True, autoincrement=False),
-    Column("epoch", Integer, nullable=False),
-    Column("token", String(32)),
-    Column("leased_until", Instant, nullable=False),
-    Column("part_number", Integer),
-    Column("length", BigInteger),
-    Column("etag", String(200)),
-    Column("crc32c", String(8)),
-    Column("through", BigInteger),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("end", BigInteger, nullable=False),
+    Column("etag", String(200), nullable=False),
+    Column("crc32c", String(8), nullable=False),
 )
-"""Cells that were claimed or offered to clients; with an ETag, the part with the whole cell."""
+"""Parts of the multipart uploads of files, up to the byte `end` of the file."""
 
 stored_garbage = Table(
     "stored_garbage",
     metadata,
     Column("id", _NUMBER, primary_key=True),
-    Column("name", String(200), nullable=False),
+    Column("name", String(200), nullable=False, index=True),
     Column("multipart_id", Text),
     Column("due_at", Instant, nullable=False, index=True),
     sqlite_autoincrement=True,

@@ -44,6 +44,9 @@ Observer = Callable[[sa.Connection, Upload | None, Upload | None], None]
 upload did not exist before or does not exist after. If it raises, the change is rolled back. Not
 called for received bytes unless they change the reservation: that would cost time per chunk."""
 
+AddRows = Callable[[sa.Connection], None]
+"""Adds rows of a store to the transaction of a change; what it raises undoes the change."""
+
 _TICK = timedelta(microseconds=1)
 
 _VIDEOS = sa.select(*UPLOAD).where(IS_VIDEO)
@@ -207,11 +210,19 @@ class UploadRecords:
         return {file: found[file] for file in files if file in found}
 
     def add_received(
-        self, upload: Upload, span: ByteRange, now: datetime, *, crc32c: int | None = None
+        self,
+        upload: Upload,
+        span: ByteRange,
+        now: datetime,
+        *,
+        crc32c: int | None = None,
+        rows: AddRows | None = None,
     ) -> Upload:
         """Record that the bytes of `span` are durable; the last missing bytes start verification.
 
         `upload` is as the caller last read it; if that is current, a single statement suffices.
+        `rows` adds the store's rows for these bytes, in the transaction that holds the lock of the
+        upload's row; what it raises undoes the change.
         Raises `UploadGone` if the upload has since been cancelled or expired. For bytes that an
         upload through a link has not reserved, may raise `QuotaExceeded`, `LinkFull` or
         `TooMuchReserved`.
@@ -225,9 +236,9 @@ class UploadRecords:
         with suppress(TooManyGaps):  # Another request may have closed gaps since.
             after = with_received(upload, is_ahead=True)
         is_reserved = after is not None and _reservation(after) == _reservation(upload)
-        if after and is_reserved and self._store_if_unchanged(after, upload):
+        if after and is_reserved and self._store_if_unchanged(after, upload, rows):
             return after
-        return self._apply_locked(upload, with_received)
+        return self._apply_locked(upload, with_received, rows=rows)
 
     def reserve(self, upload: Upload, more_bytes: int, now: datetime) -> Upload:
         """Reserve space for the next bytes of an upload through a link.
@@ -246,7 +257,12 @@ class UploadRecords:
         return self._apply_locked(upload, reserving, claimed_bytes=needed)
 
     def _apply_locked(
-        self, upload: Upload, change: _Reserving, *, claimed_bytes: int = 0
+        self,
+        upload: Upload,
+        change: _Reserving,
+        *,
+        claimed_bytes: int = 0,
+        rows: AddRows | None = None,
     ) -> Upload:
         """Apply `change` to the row as it is now, locked; if space is short, reserve none ahead.
 
@@ -255,7 +271,10 @@ class UploadRecords:
         for is_ahead in (True, False):
             try:
                 return self._change(
-                    upload.id, partial(change, is_ahead=is_ahead), claimed_bytes=claimed_bytes
+                    upload.id,
+                    partial(change, is_ahead=is_ahead),
+                    claimed_bytes=claimed_bytes,
+                    rows=rows,
                 )
             except (NoRoom, LinkFull, TooLarge):
                 if upload.reserved is None or not is_ahead:
@@ -633,11 +652,18 @@ class UploadRecords:
             return [statements.from_row(row) for row in connection.execute(query, values)]
 
     def _change(
-        self, upload_id: UploadId, change: Callable[[Upload], Upload], *, claimed_bytes: int = 0
+        self,
+        upload_id: UploadId,
+        change: Callable[[Upload], Upload],
+        *,
+        claimed_bytes: int = 0,
+        rows: AddRows | None = None,
     ) -> Upload:
         """Like `_apply`, in a transaction of its own."""
         with self._database.write() as connection:
-            return self._apply(connection, upload_id, change, claimed_bytes=claimed_bytes)
+            return self._apply(
+                connection, upload_id, change, claimed_bytes=claimed_bytes, rows=rows
+            )
 
     def _apply(
         self,
@@ -646,6 +672,7 @@ class UploadRecords:
         change: Callable[[Upload], Upload],
         *,
         claimed_bytes: int = 0,
+        rows: AddRows | None = None,
     ) -> Upload:
         """Apply `change` to the upload and store the result; if it raises, nothing is changed.
 
@@ -655,6 +682,8 @@ class UploadRecords:
         after = change(before)
         if after is not before:
             statements.store(connection, after)
+            if rows is not None:
+                rows(connection)
             claim = after.claiming(claimed_bytes) if claimed_bytes else after
             if _what_counts(before) != _what_counts(claim):
                 self._observe(connection, before, claim)
@@ -676,12 +705,17 @@ class UploadRecords:
         for observe in self._observers:
             observe(connection, before, after)
 
-    def _store_if_unchanged(self, after: Upload, before: Upload) -> bool:
+    def _store_if_unchanged(
+        self, after: Upload, before: Upload, rows: AddRows | None = None
+    ) -> bool:
         """Store the upload unless it has changed since it was read; returns whether it did."""
-        if self._database.is_remote:
+        if self._database.is_remote and rows is None:
             return self._together.make((after, before))
         with self._database.write() as connection:
-            return statements.store_if_unchanged(connection, after, before)
+            is_stored = statements.store_if_unchanged(connection, after, before)
+            if is_stored and rows is not None:
+                rows(connection)
+            return is_stored
 
     def _store_unchanged(self, changes: Sequence[tuple[Upload, Upload]]) -> list[bool]:
         with self._database.one_statement() as connection:

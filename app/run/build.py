@@ -217,7 +217,7 @@ def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, LocalStore | Bu
     endpoint, region = settings.s3_endpoint, settings.s3_region
     bucket = Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
     catalog = BucketCatalog(ctx.database, clock)
-    return bucket, BucketStore(bucket, catalog, staging, spool_bytes=settings.spool_bytes)
+    return bucket, BucketStore(bucket, catalog, staging)
 
 
 def _direct(
@@ -229,7 +229,7 @@ def _direct(
     from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - see above
 
     origin = bucket.caller.address.origin
-    return DirectUploads(DirectCells(store.cells), chunks, origin=origin)
+    return DirectUploads(DirectCells(store.pieces), chunks, origin=origin)
 
 
 def _storage_identity(

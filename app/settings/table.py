@@ -84,8 +84,7 @@ class Settings:
     spool_bytes: int = _option(
         values.sizes(1),
         "2147483648",
-        "With a bucket, the most bytes that wait to be sent there, and of videos that ffmpeg "
-        "reads.",
+        "With a bucket, the most bytes of videos that ffmpeg reads on this machine's disk.",
     )
     direct_uploads: bool = _option(
         values.switch,

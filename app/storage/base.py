@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from io import RawIOBase
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 class Durability(StrEnum):
@@ -40,6 +43,10 @@ Checkpoint = Callable[[ByteRange], None]
 """Called with a range whose bytes have the durability in the settings."""
 
 
+AddRows = Callable[["Connection"], None]
+"""Adds rows of a store to a transaction; raises `BytesLost` if the file has ended."""
+
+
 class RangeWriter(Protocol):
     """Holds the exclusive right to write one range of one file, for the duration of its context."""
 
@@ -59,6 +66,14 @@ class RangeWriter(Protocol):
 
     def finish(self, source: BodySource) -> None:
         """Finish `source`; may raise `WriterSuperseded` while it waits for the client."""
+        ...
+
+    def recording(self) -> AbstractContextManager[AddRows | None]:
+        """Yields what adds the store's own rows for the bytes written so far, if it has any.
+
+        It is called in the transaction that records those bytes; leaving the context without an
+        error says that it was committed.
+        """
         ...
 
 
@@ -110,20 +125,7 @@ class Staging(Protocol):
     def open(self, key: str) -> RawIOBase:
         """Open a file at its start, unbuffered; missing bytes read as zeros.
 
-        Raises `BytesLost`. Reading raises `StorageFailed` for bytes that are stored but cannot be
-        read before the file is complete.
-        """
-        ...
-
-    def open_complete(self, key: str, length: int) -> RawIOBase:
-        """Like `open`, for a file whose `length` bytes have all arrived. No more may be written."""
-        ...
-
-    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
-        """Whether the file's bytes from `start` on are the next `length` bytes of `ours`.
-
-        Stored bytes that cannot be read before the file is complete count as equal. Raises
-        `BytesLost`.
+        Raises `BytesLost`.
         """
         ...
 
@@ -162,13 +164,11 @@ class Library(Protocol):
         """
         ...
 
-    def publish(self, key: str, length: int) -> str | None:
+    def publish(self, key: str, length: int) -> None:
         """Publish the file atomically, once no writer is left. Repeatable.
 
-        Frees space beyond `length`. Never replaces a published file. Returns the CRC32C in base64
-        if clients sent some of the bytes straight to the store, which checked them; otherwise None.
-        Raises `BytesLost` if there is neither an unpublished file of at least `length` bytes nor a
-        published one.
+        Frees space beyond `length`. Never replaces a published file. Raises `BytesLost` if there is
+        neither an unpublished file of at least `length` bytes nor a published one.
         """
         ...
 

@@ -29,14 +29,14 @@ from datetime import datetime
 from app.core import errors
 from app.core.lifecycle import UploadState
 from app.core.policy import UNNAMED, Allowance, UploadPolicy, check_chunk, no_allowance
-from app.core.ranges import ByteRange, RangeSet
+from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadKind
 from app.ingest.copy import BodyLimits, discard
 from app.ingest.slots import without_slot
 from app.ingest.small_chunks import buffered
 from app.ingest.source import BodySource, crc32c_of, no_watch
 from app.records.uploads import UploadRecords
-from app.storage.base import BytesLost, RangeWriter, Staging
+from app.storage.base import AddRows, BytesLost, RangeWriter, Staging
 from app.uploads.completion import Completion
 from app.uploads.quotas import ProjectQuotas
 
@@ -223,7 +223,8 @@ class Chunks:
         def checkpoint(span: ByteRange) -> None:
             nonlocal upload
             if not source.is_verified_at_end:
-                upload = self._records.add_received(upload, span, self._clock())
+                with writer.recording() as rows:
+                    upload = self._records.add_received(upload, span, self._clock(), rows=rows)
                 arrival.progress(upload.offset)
 
         # Another request may have written some of the bytes while this one waited for the lock.
@@ -248,8 +249,10 @@ class Chunks:
             self._quotas.check_growth(upload, end)
         writer.finish(source)
         arrived = ByteRange(chunk.start, end)
-        checksum = crc32c_of(source)
-        return self._records.add_received(upload, arrived, self._clock(), crc32c=checksum)
+        with writer.recording() as rows:
+            return self._records.add_received(
+                upload, arrived, self._clock(), crc32c=crc32c_of(source), rows=rows
+            )
 
     def _finish_after_error(self, upload: Upload) -> None:
         """Complete the upload even if its request failed after the last missing byte."""
@@ -279,13 +282,18 @@ class Chunks:
         """
         return self._records.reserve(upload, count, self._clock()) if count else upload
 
-    def note_stored(self, upload: Upload, spans: Sequence[ByteRange]) -> Upload:
+    def note_stored(
+        self, upload: Upload, stored: Sequence[tuple[ByteRange, int, AddRows]]
+    ) -> Upload:
         """Record bytes that clients sent straight to the store; returns the updated upload.
 
-        The request that records the last missing bytes completes the upload.
+        Each range comes with its CRC32C, and with what adds the rows of the store. The request that
+        records the last missing bytes completes the upload. Raises `BytesLost`.
         """
-        for span in RangeSet.of(spans):
-            upload = self._records.add_received(upload, span, self._clock())
+        for span, crc32c, rows in stored:
+            upload = self._records.add_received(
+                upload, span, self._clock(), crc32c=crc32c, rows=rows
+            )
         return self._completion.finish(upload)
 
     def declare_length(self, upload: Upload, length: int) -> Upload:

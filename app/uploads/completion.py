@@ -94,11 +94,9 @@ class Completion:
                 self._concatenation.assemble(upload)
             self._check_digest(upload)
             with Stage.PUBLISH:
-                crc32c = self._store.library.publish(upload.id, upload.known_length)
+                self._store.library.publish(upload.id, upload.known_length)
         except (BytesLost, FileTooShort):
             self.give_up(upload)
-        if crc32c is not None:
-            self._records.set_crc32c(upload.id, crc32c)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
         except IllegalTransition:  # Another request has published it, or it has ended.
@@ -180,7 +178,7 @@ class Completion:
             return
         algorithm, _, expected = upload.repr_digest.partition(":")
         try:
-            file = self._store.staging.open_complete(upload.id, upload.known_length)
+            file = self._store.staging.open(upload.id)
         except BytesLost:
             return  # Another request has checked and published it; if lost, publishing raises.
         with file:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app.core.cells import CellOffer, Grid, PromisedCell
 from app.core.errors import NotDirect
 from app.core.lifecycle import UploadState
+from app.core.pieces import CellOffer, PromisedCell, piece_bytes
 from app.core.upload import Upload, UploadKind
 from app.storage.base import BytesLost
 from app.uploads.chunks import Chunks
@@ -36,7 +36,7 @@ class DirectUploads:
         is_taking = upload.state is UploadState.RECEIVING
         if not is_taking or upload.kind is UploadKind.CONCATENATION or upload.length is None:
             return None
-        return Grid.of(upload.length).cell_bytes if upload.length >= SMALLEST_BYTES else None
+        return piece_bytes(upload.length) if upload.length >= SMALLEST_BYTES else None
 
     def offers(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[CellOffer]:
         """Returns, for each cell, whether it is stored and where to send it otherwise.
@@ -58,10 +58,9 @@ class DirectUploads:
         then none is recorded.
         """
         missing = self._missing(upload, promised)
-        if missing:
-            with _through_server():
-                self._cells.accept(upload.id, missing)
-        return self._chunks.note_stored(upload, [each.span for each in missing])
+        with _through_server():
+            stored = self._cells.accept(upload.id, missing) if missing else []
+            return self._chunks.note_stored(upload, stored)
 
     def _missing(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[PromisedCell]:
         for each in promised:

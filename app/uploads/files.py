@@ -198,29 +198,33 @@ class WholeFiles:
     def open(self, file: ReceivedFile) -> RawIOBase:
         """Open the file at its first byte."""
         try:
-            return self._store.staging.open_complete(file.id, file.length)
+            return self._store.staging.open(file.id)
         except BytesLost as error:
             raise _removed() from error
 
     def is_in(self, file: ReceivedFile, upload: Upload, start: int) -> bool:
         """Whether the upload has the same bytes as the file at `start`."""
         with self.open(file) as ours:
-            with suppress(BytesLost):  # It may have just been published.
-                return self._store.staging.contains(upload.id, start, ours, file.length)
-            ours.seek(0)
             try:
-                stored = self._store.library.open(upload.id, ByteRange(start, upload.known_length))
-            except FileNotFoundError as error:
-                raise UploadGone("The upload was removed while it was compared.") from error
+                stored = self._store.staging.open(upload.id)
+                stored.seek(start)
+            except BytesLost:  # It may have just been published.
+                stored = self._opened(upload, start)
             with stored:
                 return has_same_bytes(ours, stored, file.length)
+
+    def _opened(self, upload: Upload, start: int) -> RawIOBase:
+        try:
+            return self._store.library.open(upload.id, ByteRange(start, upload.known_length))
+        except FileNotFoundError as error:
+            raise UploadGone("The upload was removed while it was compared.") from error
 
     def drop(self, file: ReceivedFile) -> None:
         """Remove the file."""
         self._store.library.delete(file.id)
 
     def _digest(self, upload_id: UploadId, length: int, algorithm: Algorithm) -> str:
-        with self._store.staging.open_complete(upload_id, length) as file:
+        with self._store.staging.open(upload_id) as file:
             return digest_of(file, algorithm, length)
 
     def _earlier(self, files: Sequence[ReceivedFile]) -> dict[_Sent, Upload]:

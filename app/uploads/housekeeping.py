@@ -25,7 +25,7 @@ from app.uploads.completion import Completion
 BATCH = 100
 """Number of records read in one transaction."""
 
-STUCK_AFTER = timedelta(seconds=60)
+STUCK_AFTER = timedelta(seconds=30)
 """An upload that stays in `verifying` this long was interrupted by a crash. If it is merely slow, a
 second attempt to publish it waits for the first and does no harm."""
 
@@ -89,7 +89,7 @@ class Housekeeping:
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> datetime:
-        """Expire idle uploads, finish interrupted ones, remove orphaned files and old records.
+        """Expire idle uploads, remove orphaned files and old records.
 
         Runs each job even if another fails: on a full disk one may still free space. Runs none if a
         jump of the clock cannot be recorded. Returns the time of `allow_for_clock`. Only one of
@@ -98,7 +98,6 @@ class Housekeeping:
         now = self.allow_for_clock()
         jobs: dict[str, Callable[[], None]] = {
             "expiry": lambda: self.expire(now),
-            "publishing what was interrupted": lambda: self.finish_stuck(now),
             "removing orphans": self.remove_orphans,
             "giving space back": self.give_space_back,
             "forgetting old records": lambda: self.forget(now),
@@ -184,6 +183,7 @@ class Housekeeping:
     def finish_stuck(self, now: datetime | None = None) -> None:
         """Publish uploads whose publishing was interrupted or has failed so far.
 
+        Each node calls this often, so that it takes over from one that has died within seconds.
         Expires an upload that still cannot be published after being idle for the expiry time.
         """
         now = now or self._clock()

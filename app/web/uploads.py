@@ -12,7 +12,6 @@ from msgspec import Struct
 from app.access import audit
 from app.core import errors
 from app.core.access import THROUGH_LINKS, Action, CallerKind
-from app.core.cells import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
 from app.core.errors import InvalidRequest, NotDirect, UploadNotFound
 from app.core.json_types import (
     Count,
@@ -30,6 +29,7 @@ from app.core.json_types import (
 )
 from app.core.lifecycle import UploadState
 from app.core.moments import instant
+from app.core.pieces import URL_SECONDS, CellOffer, PromisedCell, check_crc32c
 from app.core.ranges import ByteRange, RangeSet
 from app.core.upload import Upload, parse_upload_id
 from app.http.access import requires
@@ -198,8 +198,7 @@ class CellTargetDocument(TypedDict):
     start: Count
     length: Positive
     stored: bool
-    """Whether the server has it. If not, and there is no `url` either, one was given before: send
-    the cell to the server."""
+    """Whether the server has it. If not, and there is no `url` either, send it to the server."""
     method: NotRequired[Literal["PUT"]]
     url: NotRequired[Url]
     headers: NotRequired[dict[str, str]]

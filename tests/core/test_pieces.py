@@ -1,93 +1,188 @@
-"""Which pieces of a cell are joined."""
+"""The pieces of a file, which of their bytes count, and the parts that are made of them."""
+
+from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.core.cells import Piece, Stamp, joinable, span_of
+from app.core.pieces import (
+    MIB,
+    PIECE_BYTES,
+    SMALLEST_PART_BYTES,
+    Piece,
+    Taken,
+    is_whole,
+    overlay,
+    part_bytes,
+    piece_bytes,
+    planned_parts,
+    span_of,
+    spans_of_pieces,
+)
 from app.core.ranges import ByteRange, RangeSet
 
-MOST = 64
+MOST_PARTS = 10_000
+MOST_PART_BYTES = 5 << 30
+LARGEST_FILE = 5 << 40
+"""Limits of S3."""
+
+lengths = st.one_of(st.integers(1, 400 * MIB), st.integers(1, LARGEST_FILE), st.just(LARGEST_FILE))
 
 
-def piece(number: int, start: int, end: int) -> Piece:
-    return Piece(number, 0, ByteRange(start, end), f"pieces/{number}", Stamp("etag", ""))
+def piece(number: int, span: ByteRange) -> Piece:
+    return Piece(number, span, f"pieces/{number}", "")
 
 
-class JoinedCell:
-    """A cell whose pieces are joined whenever there are `MOST` more; counts what is copied."""
-
-    def __init__(self) -> None:
-        self.pieces = list[Piece]()
-        self.most = 0
-        self.copied = 0
-        self._number = 0
-
-    def add(self, spans: Iterable[ByteRange]) -> None:
-        for span in spans:
-            self._number += 1
-            self.pieces.append(piece(self._number, span.start, span.end))
-            self.most = max(self.most, len(self.pieces))
-            if len(self.pieces) % MOST == 0:
-                self._join()
-
-    def _join(self) -> None:
-        for group in list(joinable(self.pieces)):
-            span = span_of(group)
-            assert RangeSet.of(each.span for each in group).covers(span)
-            self.copied += span.length
-            self.pieces = [each for each in self.pieces if each not in group]
-            self.pieces.append(piece(max(each.id for each in group), span.start, span.end))
+def pieces_of(spans: Iterable[ByteRange]) -> list[Piece]:
+    return [piece(number, span) for number, span in enumerate(spans, 1)]
 
 
-def bytes_one_by_one(count: int) -> list[ByteRange]:
-    return [ByteRange(at, at + 1) for at in range(count)]
+def whole(pieces: Iterable[Piece]) -> list[Taken]:
+    return [(each, each.span) for each in pieces]
 
 
-def backwards(count: int) -> list[ByteRange]:
-    return bytes_one_by_one(count)[::-1]
+def parts_of(taken: Iterable[Taken], length: int, start: int = 0) -> list[list[Taken]]:
+    return list(planned_parts(taken, start, least=part_bytes(length), length=length))
 
 
-def shuffled_in_blocks(count: int) -> list[ByteRange]:
-    """In any order, with few gaps at a time."""
-    spans, chance = bytes_one_by_one(count), random.Random(16)
-    blocks = [spans[at : at + 32] for at in range(0, count, 32)]
-    for block in blocks:
-        chance.shuffle(block)
-    return [span for block in blocks for span in block]
+def assert_fit_for_s3(parts: Sequence[Sequence[Taken]], length: int) -> None:
+    """The parts have all bytes of a file, once and in order, within the limits of S3."""
+    spans = [span_of(part) for part in parts]
+    assert (spans[0].start, spans[-1].end) == (0, length)
+    assert all(one.end == other.start for one, other in pairwise(spans))
+    assert all(span.length >= SMALLEST_PART_BYTES for span in spans[:-1])
+    assert all(span.length <= MOST_PART_BYTES for span in spans)
+    assert len(parts) < MOST_PARTS
+    for part in parts:
+        assert all(one[1].end == other[1].start for one, other in pairwise(part))
 
 
-@pytest.mark.parametrize("order", [bytes_one_by_one, backwards, shuffled_in_blocks])
-def test_a_cell_that_comes_byte_by_byte_has_few_pieces_and_copying_grows_with_its_length(
-    order: Callable[[int], list[ByteRange]],
+# ---- pieces --------------------------------------------------------------------------------------
+
+
+@given(length=lengths, is_told=st.booleans())
+def test_a_file_that_comes_in_one_request_fits_the_limits_of_s3(
+    length: int, *, is_told: bool
 ) -> None:
-    copies = []
-    for count in (4_000, 16_000):
-        cell = JoinedCell()
-        cell.add(order(count))
-        assert cell.most <= 2 * MOST
-        copies.append(cell.copied / count)
-    assert copies[1] < 2 * copies[0], "each byte is copied hardly more often in a longer cell"
+    spans = list(spans_of_pieces(ByteRange(0, length), length if is_told else None))
+    assert_fit_for_s3(parts_of(whole(pieces_of(spans)), length), length)
 
 
-def test_what_has_gaps_stays_apart_until_they_are_filled() -> None:
-    pieces = [piece(number, 2 * number, 2 * number + 1) for number in range(1, 100)]
-    assert list(joinable(pieces)) == []
-    [group] = joinable([*pieces, piece(200, 5, 6)])
-    assert span_of(group) == ByteRange(4, 7)
+@given(
+    start=st.integers(0, 1 << 36),
+    length=st.integers(1, 400 * MIB),
+    file=st.one_of(st.none(), st.integers(1 << 37, 1 << 40)),
+)
+def test_a_request_is_cut_into_pieces_of_much_the_same_length(
+    start: int, length: int, file: int | None
+) -> None:
+    spans = list(spans_of_pieces(ByteRange(start, start + length), file))
+    assert RangeSet.of(spans) == RangeSet.of([ByteRange(start, start + length)])
+    assert sum(span.length for span in spans) == length
+    for span in spans:
+        assert span.length <= piece_bytes(file, span.start)
+        assert len(spans) == 1 or span.length >= piece_bytes(file, span.start) // 2
 
 
-def test_a_long_piece_is_not_copied_for_a_few_bytes() -> None:
-    long, short = piece(1, 0, 1000), [piece(2, 1000, 1001), piece(3, 1001, 1002)]
-    assert list(joinable([long, *short])) == [short]
+def test_the_page_sends_chunks_of_one_piece_each() -> None:
+    assert list(spans_of_pieces(ByteRange(0, PIECE_BYTES), 1 << 30)) == [ByteRange(0, PIECE_BYTES)]
 
 
-def test_a_piece_that_has_all_bytes_is_left_alone_as_it_may_become_the_file() -> None:
-    assert list(joinable([piece(1, 0, 5), piece(2, 0, 10)])) == []
-    inside = [piece(1, 0, 5), piece(2, 5, 8)]
-    assert list(joinable([*inside, piece(3, 0, 10)])) == [inside]
+# ---- which bytes count ---------------------------------------------------------------------------
+
+SHORT = 60
 
 
-def test_pieces_may_lie_in_each_other_however_often() -> None:
-    assert list(joinable(piece(number, 0, number) for number in range(1, 1001))) == []
+@pytest.mark.parametrize("seed", range(200))
+def test_each_byte_comes_from_the_oldest_piece_that_has_it(seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = [
+        piece(number, ByteRange(*sorted(rng.sample(range(SHORT + 1), 2))))
+        for number in range(rng.randrange(12))
+    ]
+    rng.shuffle(pieces)
+    start, end = sorted(rng.sample(range(SHORT + 1), 2))
+    oldest = dict[int, Piece]()
+    for each in sorted(pieces, key=lambda each: -each.id):
+        oldest |= dict.fromkeys(range(each.span.start, each.span.end), each)
+    wanted = [(position, oldest[position]) for position in range(start, end) if position in oldest]
+    taken = overlay(pieces, ByteRange(start, end))
+    found = [(position, each) for each, span in taken for position in range(span.start, span.end)]
+    assert found == wanted
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[int, list[ByteRange]]:
+    """A file, and the ranges of requests that bring it: short and long, partly twice."""
+    sizes = st.one_of(st.integers(1, 3 * MIB), st.integers(1, 90 * MIB))
+    spans, end = list[ByteRange](), 0
+    for size in draw(st.lists(sizes, min_size=1, max_size=40)):
+        start = end - draw(st.one_of(st.just(0), st.integers(0, min(end, 8 * MIB))))
+        end = max(end, start + size)
+        spans.append(ByteRange(start, start + size))
+    return end, draw(st.permutations(spans))
+
+
+@given(requests())
+def test_parts_have_all_bytes_in_order_however_they_have_come(
+    file: tuple[int, list[ByteRange]],
+) -> None:
+    length, spans = file
+    cut = [each for span in spans for each in spans_of_pieces(span, length)]
+    taken = overlay(pieces_of(cut), ByteRange(0, length))
+    parts = parts_of(taken, length)
+    assert [each for part in parts for each in part] == taken
+    assert_fit_for_s3(parts, length)
+
+
+@given(requests(), st.data())
+def test_parts_made_early_are_followed_by_the_others(
+    file: tuple[int, list[ByteRange]], data: st.DataObject
+) -> None:
+    length, spans = file
+    pieces = pieces_of(each for span in spans for each in spans_of_pieces(span, length))
+    early, parts = pieces[: data.draw(st.integers(0, len(pieces)))], list[list[Taken]]()
+    for found in (early, pieces):
+        start = span_of(parts[-1]).end if parts else 0
+        parts += parts_of(overlay(found, ByteRange(start, length)), length, start)
+    assert_fit_for_s3(parts, length)
+
+
+def test_the_bytes_before_a_gap_become_parts_as_far_as_they_are_long_enough() -> None:
+    first, short, after = ByteRange(0, 6 * MIB), ByteRange(6 * MIB, 7 * MIB), 8 * MIB
+    found = pieces_of([first, short, ByteRange(after, after + 30 * MIB)])
+    parts = parts_of(whole(found), 40 * MIB)
+    assert [span_of(part) for part in parts] == [first]
+    assert parts_of(whole(found[2:]), 40 * MIB) == [], "the first byte has not come"
+
+
+def test_long_pieces_are_parts_of_their_own_and_short_ones_are_collected() -> None:
+    long, short = 20 * MIB, 2 * MIB
+    ends = [long, *range(long + short, long + 21 * short, short)]
+    spans = [ByteRange(start, end) for start, end in pairwise([0, *ends, ends[-1] + long])]
+    parts = parts_of(whole(pieces_of(spans)), spans[-1].end)
+    assert [len(part) for part in parts] == [1, 10, 10, 1]
+    assert all(is_whole(part[0]) for part in parts)
+
+
+def test_a_piece_next_to_one_that_is_too_short_is_collected_with_it() -> None:
+    spans = [ByteRange(0, 2 * MIB), ByteRange(2 * MIB, 22 * MIB), ByteRange(22 * MIB, 42 * MIB)]
+    parts = parts_of(whole(pieces_of(spans)), 42 * MIB)
+    assert [len(part) for part in parts] == [2, 1]
+
+
+def test_bytes_one_by_one_become_few_parts() -> None:
+    """The shortest requests there are, with a tenth of a part each for a file of 5 TiB."""
+    length = LARGEST_FILE
+    step = part_bytes(length) // 10
+    starts = range(0, length, step)
+    spans = [ByteRange(start, min(start + step, length)) for start in starts]
+    assert_fit_for_s3(parts_of(whole(pieces_of(spans)), length), length)

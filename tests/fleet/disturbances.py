@@ -58,10 +58,10 @@ def stop_node(fleet: Fleet, rng: Random) -> None:
 
 
 def pause_node(fleet: Fleet, rng: Random) -> None:
-    """It wakes up after its claims have ended: others may have taken them."""
+    """It wakes up after its leases have ended: others may have taken them."""
     with fleet.some_node(rng) as node, node.paused():
         time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS / 3))
-        end_leases(fleet, "stored_cells")
+        end_leases(fleet, "stored_files")
         time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS * 2 / 3))
 
 

@@ -15,7 +15,7 @@ import pytest
 from app.storage.s3.bucket import MARK
 from app.uploads.housekeeping import LIBRARY
 from tests.fleet.archive import Archive
-from tests.fleet.disturbances import Shaking, end_leases
+from tests.fleet.disturbances import Shaking
 from tests.fleet.faulty_proxy import Fault
 from tests.fleet.senders import KINDS
 from tests.fleet.shaken import Fleet, shaken_fleet
@@ -134,7 +134,6 @@ def check_bucket(fleet: Fleet) -> None:
 
 def make_leftovers_old(fleet: Fleet) -> None:
     """Nobody waits for days or hours until sweeps take what crashes have left."""
-    end_leases(fleet, "stored_pieces")
     for change in (
         "UPDATE stored_files SET active_at = 0 WHERE NOT is_published",
         "UPDATE stored_garbage SET due_at = 0",

@@ -1,28 +1,32 @@
 """What the catalog of a bucket promises, on both databases."""
 
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from threading import Event
 
 import pytest
+import sqlalchemy as sa
 
-from app.core.cells import (
-    Grid,
-    Multipart,
-    Part,
-    PieceTotals,
-    Stamp,
-    direct_part_number,
-    part_number,
-)
+from app.core.lifecycle import UploadState
+from app.core.pieces import UNKNOWN_ID, Garbage, Multipart, Part, Piece, Stamp, overlay
 from app.core.ranges import ByteRange
+from app.core.upload import Upload
 from app.db.engine import Database
-from app.storage.s3.catalog import PIECE_LEASE, BucketCatalog
-from tests.records.making import NOW
+from app.records.uploads import UploadRecords
+from app.storage.base import BytesLost
+from app.storage.s3.catalog import _PIECES, ANNOUNCED_FOR, READ_FOR, SURE, BucketCatalog
+from tests.records.making import NOW, add_projects, new_upload
 
 KEY = "0" * 31 + "a"
 OTHER = "0" * 31 + "b"
-GRID = Grid.of(100 * 1024 * 1024)
-LEASE = timedelta(seconds=60)
 STAMP = Stamp("etag", "AAAAAA==")
+TOKEN = "token"
+OTHER_TOKEN = "other"
+SECONDS = 60.0
+MOMENT = timedelta(seconds=1)
 
 
 class Clock:
@@ -43,139 +47,49 @@ def clock() -> Clock:
 @pytest.fixture
 def catalog(database: Database, clock: Clock) -> BucketCatalog:
     found = BucketCatalog(database, clock)
-    found.reserve(KEY, GRID, 100)
+    found.reserve(KEY, 100)
     return found
 
 
-def piece(catalog: BucketCatalog, start: int, end: int, name: str, *, cell: int = 0) -> int:
-    """A stored piece; its id."""
-    number = catalog.intend(KEY, cell, ByteRange(start, end), name)
-    assert number is not None
-    assert catalog.commit(number, KEY, cell, STAMP) is not None
-    return number
+def piece(start: int, end: int, name: str) -> Piece:
+    return Piece(0, ByteRange(start, end), name, STAMP.crc32c)
 
 
-def begin(catalog: BucketCatalog, key: str, multipart: Multipart) -> Multipart | None:
-    """Note a multipart upload, as is announced before."""
-    catalog.intend_multipart(multipart.name)
-    return catalog.begin_multipart(key, multipart)
+def add(catalog: BucketCatalog, *pieces: Piece, key: str = KEY) -> None:
+    """Announce and record objects, as if they were put."""
+    for each in pieces:
+        catalog.announce(key, each.name)
+    catalog.add_alone(key, pieces)
+
+
+def names(catalog: BucketCatalog, key: str = KEY) -> list[str]:
+    found, _ = catalog.pieces(key, ByteRange(0, 1000))
+    return [each.name for each in found]
+
+
+def begin(catalog: BucketCatalog, multipart: Multipart, *, token: str = TOKEN) -> bool:
+    catalog.announce_multipart(multipart.name)
+    return catalog.begin_multipart(KEY, token, multipart)
+
+
+def due(catalog: BucketCatalog) -> set[tuple[str, str | None]]:
+    return {(each.name, each.multipart_id) for each in catalog.garbage(100)}
+
+
+# ---- files ---------------------------------------------------------------------------------------
 
 
 def test_a_file_is_there_once_it_is_reserved(catalog: BucketCatalog) -> None:
     assert catalog.file(OTHER) is None
     found = catalog.file(KEY)
     assert found is not None
-    assert (found.grid, found.length, found.name, found.multipart) == (GRID, 100, None, None)
+    assert (found.length, found.name, found.multipart) == (100, None, None)
 
 
-def test_reserving_again_keeps_the_grid_and_may_ask_for_more(catalog: BucketCatalog) -> None:
-    catalog.reserve(KEY, Grid(5), 200)
-    catalog.reserve(KEY, Grid(5), 150)
-    found = catalog.file(KEY)
-    assert found is not None
-    assert (found.grid, found.length) == (GRID, 200)
-
-
-def test_the_first_multipart_upload_stays(catalog: BucketCatalog) -> None:
-    first, second = Multipart("a", "1"), Multipart("b", "2")
-    assert begin(catalog, KEY, first) == first
-    assert begin(catalog, KEY, second) == first
-    assert begin(catalog, OTHER, second) is None
-
-
-def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_noted(
-    catalog: BucketCatalog, clock: Clock
-) -> None:
-    late = Multipart("files/late", "1")
-    catalog.intend_multipart(late.name)
-    clock.now += PIECE_LEASE
-    assert [each.name for each in catalog.garbage(10)] == ["files/late"]
-    assert catalog.begin_multipart(KEY, late) is None
-    in_time = Multipart("files/in-time", "2")
-    assert begin(catalog, KEY, in_time) == in_time
-
-
-def test_a_piece_counts_once_it_is_stored(catalog: BucketCatalog) -> None:
-    number = catalog.intend(KEY, 0, ByteRange(0, 10), "one")
-    assert number is not None
-    assert catalog.pieces(KEY, 0) == []
-    assert catalog.commit(number, KEY, 0, STAMP) == PieceTotals(1, 10)
-    assert catalog.commit(number, KEY, 0, STAMP) is None, "only once"
-    second = catalog.intend(KEY, 0, ByteRange(10, 30), "two")
-    assert second is not None
-    assert catalog.commit(second, KEY, 0, STAMP) == PieceTotals(2, 30)
-    assert [each.name for each in catalog.pieces(KEY, 0)] == ["one", "two"]
-    assert catalog.pieces(KEY, 1) == []
-
-
-def test_nothing_can_be_added_to_a_missing_or_finished_file(catalog: BucketCatalog) -> None:
-    assert catalog.intend(OTHER, 0, ByteRange(0, 1), "one") is None
-    assert catalog.claim(OTHER, 0, "token", LEASE) is None
-    assert catalog.finish(KEY, "whole", 100, is_published=False)
-    assert catalog.intend(KEY, 0, ByteRange(0, 1), "one") is None
-    assert catalog.claim(KEY, 0, "token", LEASE) is None
-    assert begin(catalog, KEY, Multipart("a", "1")) is None
-
-
-def test_a_piece_that_was_stored_after_its_file_became_one_object_is_late(
-    catalog: BucketCatalog,
-) -> None:
-    number = catalog.intend(KEY, 0, ByteRange(0, 10), "late")
-    assert number is not None
-    catalog.add_whole([(KEY, "whole", 10)])
-    assert catalog.commit(number, KEY, 0, STAMP) is None
-    assert not catalog.inventory.is_needed("late")
-
-
-def test_a_cell_has_one_claim_until_its_lease_ends(catalog: BucketCatalog, clock: Clock) -> None:
-    first = catalog.claim(KEY, 3, "first", LEASE)
-    assert first is not None
-    assert catalog.claim(KEY, 3, "second", LEASE) is None
-    assert catalog.claim(KEY, 4, "second", LEASE) is not None, "another cell is free"
-    clock.now += LEASE + timedelta(seconds=1)
-    second = catalog.claim(KEY, 3, "third", LEASE)
-    assert second is not None
-    assert second.number != first.number
-    assert not catalog.seal(first, 10, STAMP), "it woke too late"
-    assert catalog.seal(second, 10, STAMP)
-    [part] = catalog.parts(KEY)
-    assert (part.cell, part.number, part.length, part.stamp) == (3, second.number, 10, STAMP)
-
-
-def test_a_released_claim_frees_its_cell(catalog: BucketCatalog) -> None:
-    first = catalog.claim(KEY, 0, "first", LEASE)
-    assert first is not None
-    catalog.release(first)
-    assert catalog.claim(KEY, 0, "second", LEASE) is not None
-    assert not catalog.seal(first, 10, STAMP)
-
-
-def test_a_part_holds_the_pieces_before_its_claim(catalog: BucketCatalog) -> None:
-    last = piece(catalog, 0, 10, "before")
-    claim = catalog.claim(KEY, 0, "token", LEASE)
-    assert claim is not None
-    assert claim.through == last
-    assert [each.name for each in catalog.loose(KEY)] == ["before"]
-    catalog.seal(claim, 100, STAMP)
-    piece(catalog, 0, 10, "after")
-    piece(catalog, 100, 110, "elsewhere", cell=1)
-    assert [each.name for each in catalog.loose(KEY)] == ["after", "elsewhere"]
-
-
-def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, clock: Clock) -> None:
-    piece(catalog, 0, 50, "half")
-    piece(catalog, 0, 100, "whole")
-    begin(catalog, KEY, Multipart("parts", "1"))
-    on_its_way = catalog.intend(KEY, 0, ByteRange(0, 1), "late")
-    assert catalog.finish(KEY, "whole", 100, is_published=True)
-    assert not catalog.finish(KEY, "other", 100, is_published=True), "only once"
-    found = catalog.garbage(10)
-    assert {(each.name, each.multipart_id) for each in found} == {("half", None), ("parts", "1")}
-    assert on_its_way is not None
-    assert catalog.commit(on_its_way, KEY, 0, STAMP) is None
-    catalog.collected(found)
-    clock.now += PIECE_LEASE + timedelta(seconds=1)
-    assert [each.name for each in catalog.garbage(10)] == ["late"]
+def test_reserving_again_may_ask_for_more(catalog: BucketCatalog) -> None:
+    catalog.reserve(KEY, 200)
+    catalog.reserve(KEY, 150)
+    assert catalog.require(KEY).length == 200
 
 
 def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) -> None:
@@ -196,7 +110,7 @@ def test_a_file_that_is_one_object_keeps_it_when_it_is_added_again(catalog: Buck
     assert kept == [("reserved", 5), ("new", 5)]
 
 
-def test_an_object_that_may_be_on_its_way_is_removed_again_a_lease_later(
+def test_an_object_that_may_be_on_its_way_is_removed_again_later(
     catalog: BucketCatalog, clock: Clock
 ) -> None:
     name = f"files/{OTHER}.1"
@@ -204,10 +118,10 @@ def test_an_object_that_may_be_on_its_way_is_removed_again_a_lease_later(
     found = catalog.remove(OTHER, also_published=True)
     assert [each.name for each in found] == [name]
     catalog.collected(found)
-    assert catalog.garbage(10) == []
+    assert due(catalog) == set()
     assert catalog.inventory.is_known(name)
-    clock.now += PIECE_LEASE
-    assert [each.name for each in catalog.garbage(10)] == [name]
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {(name, None)}
 
 
 def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clock) -> None:
@@ -218,176 +132,380 @@ def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clo
     assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
-def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog) -> None:
-    piece(catalog, 0, 50, f"pieces/{KEY}.1")
-    catalog.claim(KEY, 0, "token", LEASE)
-    begin(catalog, KEY, Multipart(f"files/{KEY}.2", "id"))
+@pytest.mark.parametrize("use", ["none", "announced", "recorded", "multipart upload"])
+def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, use: str) -> None:
+    if use == "announced":
+        catalog.announce(KEY, f"pieces/{KEY}.1")
+    if use == "recorded":
+        add(catalog, piece(0, 1, f"pieces/{KEY}.1"))
+    if use == "multipart upload":
+        assert catalog.lease(KEY, TOKEN, SECONDS)
+        assert begin(catalog, Multipart("files/a", "upload"))
+    catalog.remove_unused(KEY)
+    assert (catalog.file(KEY) is None) == (use == "none")
+
+
+# ---- pieces --------------------------------------------------------------------------------------
+
+
+def test_a_piece_counts_once_it_is_recorded(catalog: BucketCatalog, clock: Clock) -> None:
+    catalog.announce(KEY, "one")
+    assert names(catalog) == []
+    catalog.add_alone(KEY, [piece(0, 10, "one")])
+    assert names(catalog) == ["one"]
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == set()
+    assert catalog.inventory.is_needed("one")
+
+
+def test_a_piece_is_recorded_once(catalog: BucketCatalog) -> None:
+    add(catalog, piece(0, 10, "one"))
+    with pytest.raises(BytesLost):
+        catalog.add_alone(KEY, [piece(0, 10, "one")])
+    assert names(catalog) == ["one"]
+
+
+def test_a_piece_whose_announcement_is_nearly_due_is_not_recorded(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    """A sweep on a node whose clock is ahead may be removing its object."""
+    for name in ("in time", "late"):
+        catalog.announce(KEY, name)
+    clock.now += ANNOUNCED_FOR - SURE - MOMENT
+    catalog.add_alone(KEY, [piece(0, 10, "in time")])
+    clock.now += MOMENT
+    with pytest.raises(BytesLost):
+        catalog.add_alone(KEY, [piece(0, 10, "late")])
+    assert names(catalog) == ["in time"]
+    clock.now += SURE
+    assert due(catalog) == {("late", None)}
+
+
+def test_no_row_is_added_if_one_of_them_is_late(catalog: BucketCatalog) -> None:
+    catalog.announce(KEY, "one")
+    with pytest.raises(BytesLost):
+        catalog.add_alone(KEY, [piece(0, 10, "one"), piece(10, 20, "never announced")])
+    assert names(catalog) == []
+    catalog.add_alone(KEY, [piece(0, 10, "one")])
+
+
+def test_announcements_last_longer_for_clients(catalog: BucketCatalog, clock: Clock) -> None:
+    catalog.announce(KEY, "direct/a.1", seconds=900)
+    catalog.announce(KEY, "direct/b.1", seconds=900)
+    clock.now += ANNOUNCED_FOR
+    assert catalog.announced("direct/a.") == ["direct/a.1"]
+    clock.now += timedelta(seconds=900)
+    assert catalog.announced("direct/a.") == []
+    assert due(catalog) == {("direct/a.1", None), ("direct/b.1", None)}
+
+
+@pytest.mark.parametrize("end", ["missing", "one object", "removed"])
+def test_nothing_is_added_to_a_file_that_is_gone_or_one_object(
+    catalog: BucketCatalog, end: str
+) -> None:
+    key = OTHER if end == "missing" else KEY
+    catalog.reserve(OTHER, 1)
+    catalog.announce(key, "one")
+    if end == "one object":
+        catalog.announce(KEY, "whole")
+        assert catalog.finish(KEY, "whole", 100)
+    else:
+        catalog.remove(key, also_published=False)
+    with pytest.raises(BytesLost):
+        catalog.add_alone(key, [piece(0, 1, "one")])
+    with pytest.raises(BytesLost):
+        catalog.announce(key, "two")
+    assert not catalog.lease(key, TOKEN, SECONDS)
+
+
+def test_pieces_of_a_range_are_listed_page_by_page(
+    catalog: BucketCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.storage.s3.catalog.PAGE", 3)
+    monkeypatch.setattr("app.storage.s3.catalog._PIECES", _PIECES.limit(3))
+    add(catalog, *(piece(start, start + 10, f"p{start}") for start in range(0, 100, 10)))
+    found, end = catalog.pieces(KEY, ByteRange(15, 62))
+    assert ([each.name for each in found], end) == (["p10", "p20", "p30"], 30)
+    found, end = catalog.pieces(KEY, ByteRange(80, 100))
+    assert ([each.name for each in found], end) == (["p80", "p90"], 100)
+
+
+def test_the_oldest_of_more_pieces_than_a_page_is_among_them(
+    catalog: BucketCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.storage.s3.catalog.PAGE", 3)
+    monkeypatch.setattr("app.storage.s3.catalog._PIECES", _PIECES.limit(3))
+    add(catalog, *(piece(0, 10 + number, f"p{number}") for number in range(9)))
+    found, end = catalog.pieces(KEY, ByteRange(0, 100))
+    assert end == 1
+    assert overlay(found, ByteRange(0, end))[0][0].name == "p0"
+
+
+@dataclass
+class TwoRequests:
+    """Two requests with the same bytes; the first stays in its transaction until it may go on."""
+
+    catalog: BucketCatalog
+    upload: Upload
+    is_in: Event = field(default_factory=Event)
+    may_go_on: Event = field(default_factory=Event)
+    has_second_begun: Event = field(default_factory=Event)
+
+    def add_first(self, connection: sa.Connection) -> None:
+        self.is_in.set()
+        assert self.may_go_on.wait(30)
+        self.catalog.add(connection, self.upload.id, [piece(0, 50, "first")])
+
+    def add_second(self, connection: sa.Connection) -> None:
+        self.has_second_begun.set()
+        self.catalog.add(connection, self.upload.id, [piece(0, 50, "second")])
+
+    def winner(self) -> str:
+        """The object that has the bytes."""
+        found, _ = self.catalog.pieces(self.upload.id, ByteRange(0, 50))
+        [(taken, _)] = overlay(found, ByteRange(0, 50))
+        return taken.name
+
+
+@pytest.fixture
+def upload(database: Database, catalog: BucketCatalog) -> Upload:
+    """An upload with a file in the catalog."""
+    add_projects(database, "default")
+    found = new_upload(length=100)
+    UploadRecords(database).add(found)
+    catalog.reserve(found.id, 100)
+    return found
+
+
+def test_an_acknowledged_byte_never_changes(
+    database: Database, catalog: BucketCatalog, upload: Upload
+) -> None:
+    records, span, two = UploadRecords(database), ByteRange(0, 50), TwoRequests(catalog, upload)
+    for name in ("first", "second"):
+        catalog.announce(upload.id, name)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(records.add_received, upload, span, NOW, rows=two.add_first)
+        assert two.is_in.wait(30)
+        second = pool.submit(records.add_received, upload, span, NOW, rows=two.add_second)
+        try:
+            assert not two.has_second_begun.wait(0.3), "its rows are added once it has the lock"
+        finally:
+            two.may_go_on.set()
+        assert first.result().received.covers(span)
+        assert two.winner() == "first"
+        assert second.result().received.covers(span)
+    assert two.winner() == "first"
+    assert set(names(catalog, upload.id)) == {"first", "second"}
+
+
+def test_a_record_is_undone_if_a_row_cannot_be_added(
+    database: Database, catalog: BucketCatalog, upload: Upload
+) -> None:
+    records = UploadRecords(database)
+    late = piece(0, 100, "never announced")
+    with pytest.raises(BytesLost):
+        records.add_received(
+            *(upload, late.span, NOW),
+            rows=lambda connection: catalog.add(connection, upload.id, [late]),
+        )
+    found = records.get(upload.id)
+    assert (found.received.total, found.state) == (0, UploadState.RECEIVING)
+
+
+# ---- one object ----------------------------------------------------------------------------------
+
+
+def test_a_file_has_one_holder_of_its_lease_until_it_ends(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert not catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+    clock.now += timedelta(seconds=SECONDS)
+    assert catalog.lease(KEY, TOKEN, SECONDS), "it can be renewed"
+    clock.now += timedelta(seconds=SECONDS)
+    assert not catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+    clock.now += MOMENT
+    assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+    assert not catalog.lease(KEY, TOKEN, SECONDS)
+
+
+def test_only_its_holder_releases_a_lease(catalog: BucketCatalog) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    catalog.release(KEY, OTHER_TOKEN)
+    assert not catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+    catalog.release(KEY, TOKEN)
+    assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+
+
+def test_a_late_holder_records_neither_parts_nor_a_multipart_upload(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    clock.now += timedelta(seconds=SECONDS) + MOMENT
+    assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
+    assert begin(catalog, Multipart("files/ours", "1"), token=OTHER_TOKEN)
+    assert catalog.add_parts(KEY, OTHER_TOKEN, [Part(1, 10, STAMP)])
+    assert not begin(catalog, Multipart("files/late", "2"))
+    assert not catalog.add_parts(KEY, TOKEN, [Part(2, 20, STAMP)])
+    catalog.forget_multipart(KEY, TOKEN)
+    assert catalog.require(KEY).multipart == Multipart("files/ours", "1")
+    assert catalog.parts(KEY) == [Part(1, 10, STAMP)]
+    assert due(catalog) == {("files/late", "2")}
+
+
+def test_a_part_is_recorded_once(catalog: BucketCatalog) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, STAMP), Part(2, 20, STAMP)])
+    assert not catalog.add_parts(KEY, TOKEN, [Part(3, 30, STAMP), Part(2, 25, STAMP)])
+    assert catalog.parts(KEY) == [Part(1, 10, STAMP), Part(2, 20, STAMP)], "all or none"
+
+
+def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_recorded(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    late, in_time = Multipart("files/late", "1"), Multipart("files/in-time", "2")
+    catalog.announce_multipart(late.name)
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {(late.name, UNKNOWN_ID)}
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert not catalog.begin_multipart(KEY, TOKEN, late)
+    assert begin(catalog, in_time)
+    assert catalog.require(KEY).multipart == in_time
+
+
+def test_a_forgotten_multipart_upload_is_garbage_with_its_parts(catalog: BucketCatalog) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert begin(catalog, Multipart("files/a", "1"))
+    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, STAMP)])
+    add(catalog, piece(0, 10, "kept"))
+    catalog.forget_multipart(KEY, TOKEN)
+    assert (catalog.require(KEY).multipart, catalog.parts(KEY)) == (None, [])
+    assert due(catalog) == {("files/a", "1")}
+    assert names(catalog) == ["kept"]
+
+
+def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, clock: Clock) -> None:
+    add(catalog, piece(0, 50, "half"), piece(0, 100, "whole"))
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert begin(catalog, Multipart("files/parts", "1"))
+    catalog.announce(KEY, "late")
+    catalog.announce(KEY, "whole")
+    assert catalog.finish(KEY, "whole", 100)
+    assert not catalog.finish(KEY, "half", 100), "only once"
+    assert due(catalog) == {("files/parts", "1")}, "its pieces may still be read"
+    clock.now += READ_FOR
+    assert due(catalog) == {("files/parts", "1"), ("half", None)}
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {("files/parts", "1"), ("half", None), ("late", None)}
+    found = catalog.require(KEY)
+    assert (found.name, found.length, found.is_published) == ("whole", 100, True)
+
+
+def test_the_object_of_its_multipart_upload_stays(catalog: BucketCatalog, clock: Clock) -> None:
+    add(catalog, piece(0, 100, "piece"))
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert begin(catalog, Multipart("files/a", "1"))
+    catalog.announce(KEY, "files/a")
+    assert catalog.finish(KEY, "files/a", 100)
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {("piece", None)}
+    assert catalog.inventory.is_needed("files/a")
+
+
+# ---- removing ------------------------------------------------------------------------------------
+
+
+def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog, clock: Clock) -> None:
+    own, multipart = f"pieces/{KEY}.1", Multipart(f"files/{KEY}.2", "id")
+    add(catalog, piece(0, 50, own))
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    assert begin(catalog, multipart)
     found = catalog.remove(KEY, also_published=False)
     assert {(each.name, each.multipart_id) for each in found} == {
-        (f"pieces/{KEY}.1", None),
-        (f"files/{KEY}.2", "id"),
+        (own, None),
+        (multipart.name, multipart.id),
     }
-    assert list(catalog.inventory.objects()) == [
-        (f"files/{KEY}.2", False),
-        (f"pieces/{KEY}.1", False),
-    ]
     catalog.collected(found)
     assert catalog.file(KEY) is None
-    assert list(catalog.inventory.objects()) == []
     assert catalog.remove(KEY, also_published=True) == []
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {(multipart.name, multipart.id)}, "a part may have come since"
 
 
 def test_a_published_file_may_be_kept(catalog: BucketCatalog) -> None:
-    catalog.finish(KEY, f"files/{KEY}.1", 100, is_published=True)
+    catalog.announce(KEY, f"files/{KEY}.1")
+    catalog.finish(KEY, f"files/{KEY}.1", 100)
     assert catalog.remove(KEY, also_published=False) == []
     assert [each.name for each in catalog.remove(KEY, also_published=True)] == [f"files/{KEY}.1"]
 
 
-@pytest.mark.parametrize("is_used", [False, True])
-def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, is_used: bool) -> None:
-    if is_used:
-        catalog.intend(KEY, 0, ByteRange(0, 1), "one")
-    catalog.remove_unused(KEY)
-    assert (catalog.file(KEY) is not None) == is_used
-
-
-def test_an_object_that_was_never_stored_becomes_garbage(
+def test_garbage_that_could_not_be_removed_is_due_again_later(
     catalog: BucketCatalog, clock: Clock
 ) -> None:
-    number = catalog.intend(KEY, 0, ByteRange(0, 1), "one")
+    for name in ("one", "two"):
+        catalog.discard(name)
+    one, two = catalog.garbage(10)
+    catalog.collected([one], [two])
     assert catalog.garbage(10) == []
-    clock.now += PIECE_LEASE + timedelta(seconds=1)
-    assert [each.name for each in catalog.garbage(10)] == ["one"]
-    assert number is not None
-    assert catalog.commit(number, KEY, 0, STAMP) is None
+    clock.now += timedelta(hours=1)
+    assert catalog.garbage(10) == [Garbage(two.id, "two", None)]
 
 
-def test_a_part_without_a_claim_has_the_bytes_of_all_pieces_so_far(catalog: BucketCatalog) -> None:
-    piece(catalog, 0, 50, "early")
-    assert catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
-    (part,) = catalog.parts(KEY)
-    assert (part.number, part.length, catalog.loose(KEY)) == (3, 100, [])
-    piece(catalog, 0, 50, "late")
-    assert [each.name for each in catalog.loose(KEY)] == ["late"]
+# ---- shared objects ------------------------------------------------------------------------------
 
 
-def test_a_claim_outlives_a_part_that_came_without_one(catalog: BucketCatalog) -> None:
-    claim = catalog.claim(KEY, 0, "token", LEASE)
-    assert claim is not None
-    assert catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
-    assert catalog.claim(KEY, 0, "other", LEASE) is None
-    assert catalog.seal(claim, 100, STAMP)
-    assert [part.number for part in catalog.parts(KEY)] == [claim.number]
+def share(catalog: BucketCatalog, shared: Piece) -> None:
+    catalog.reserve(OTHER, 100)
+    catalog.share(OTHER, {KEY: [shared]})
 
 
-def test_no_part_is_added_to_a_file_that_is_one_object_or_gone(catalog: BucketCatalog) -> None:
-    assert not catalog.place(OTHER, [Part(0, 3, 100, STAMP, through=0)])
-    catalog.finish(KEY, "files/a", 100, is_published=False)
-    assert not catalog.place(KEY, [Part(0, 3, 100, STAMP, through=0)])
-
-
-def test_no_claim_has_the_number_under_which_clients_upload() -> None:
-    numbers = {part_number(cell, epoch) for cell in range(9) for epoch in range(9)}
-    direct = {direct_part_number(cell) for cell in range(9)}
-    assert numbers | direct == set(range(1, 28))
-    assert not numbers & direct
-
-
-def test_a_file_to_which_clients_may_be_sending_is_not_unused(catalog: BucketCatalog) -> None:
-    begin(catalog, KEY, Multipart("files/a", "upload"))
-    catalog.remove_unused(KEY)
-    assert catalog.file(KEY) is not None
-
-
-def stored(catalog: BucketCatalog) -> list[tuple[int, ByteRange, str]]:
-    return [(each.id, each.span, each.name) for each in catalog.pieces(KEY, 0)]
-
-
-def test_a_piece_takes_the_place_of_those_it_was_joined_from(
-    catalog: BucketCatalog, clock: Clock
+@pytest.mark.parametrize("first", [KEY, OTHER])
+@pytest.mark.parametrize("is_finished", [False, True], ids=["arriving", "published"])
+def test_a_shared_object_goes_with_its_last_file(
+    catalog: BucketCatalog, clock: Clock, first: str, *, is_finished: bool
 ) -> None:
-    piece(catalog, 0, 10, "one")
-    newest = piece(catalog, 10, 20, "two")
-    joined, later = catalog.pieces(KEY, 0), piece(catalog, 5, 15, "later")
-    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
-    assert number is not None
-    assert catalog.join(number, joined, KEY, STAMP)
-    in_order = [(newest, ByteRange(0, 20), "joined"), (later, ByteRange(5, 15), "later")]
-    assert stored(catalog) == in_order, "what came later still wins"
-    assert catalog.garbage(10) == [], "somebody may be reading them"
-    clock.now += PIECE_LEASE
-    assert {each.name for each in catalog.garbage(10)} == {"one", "two"}
+    add(catalog, piece(0, 100, "shared"))
+    share(catalog, piece(0, 100, "shared"))
+    last = OTHER if first == KEY else KEY
+    if is_finished:
+        assert catalog.finish(last, "shared", 100)
+    catalog.remove(first, also_published=True)
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == set()
+    assert catalog.inventory.is_needed("shared")
+    catalog.remove(last, also_published=True)
+    assert due(catalog) == {("shared", None)}
+    assert not catalog.inventory.is_needed("shared")
 
 
-def test_pieces_are_joined_once(catalog: BucketCatalog) -> None:
-    piece(catalog, 0, 10, "one")
-    piece(catalog, 10, 20, "two")
-    joined = catalog.pieces(KEY, 0)
-    first, second = (catalog.intend(KEY, 0, ByteRange(0, 20), name) for name in ("a", "b"))
-    assert first is not None
-    assert second is not None
-    assert catalog.join(first, joined, KEY, STAMP)
-    after = stored(catalog)
-    assert not catalog.join(second, joined, KEY, STAMP)
-    assert stored(catalog) == after
+def test_two_files_that_share_an_object_end_at_once(catalog: BucketCatalog, clock: Clock) -> None:
+    add(catalog, *(piece(number, number + 1, f"piece-{number}") for number in range(100)))
+    found, _ = catalog.pieces(KEY, ByteRange(0, 100))
+    catalog.reserve(OTHER, 100)
+    catalog.share(OTHER, {KEY: found})
+    catalog.announce(OTHER, "whole")
+    with ThreadPoolExecutor() as pool:
+        removal = pool.submit(catalog.remove, KEY, also_published=True)
+        assert pool.submit(catalog.finish, OTHER, "whole", 100).result()
+        removal.result()
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {(each.name, None) for each in found}
 
 
-def test_pieces_are_not_joined_around_bytes_that_came_between_them(catalog: BucketCatalog) -> None:
-    piece(catalog, 0, 10, "one")
-    on_its_way = catalog.intend(KEY, 0, ByteRange(5, 8), "between")
-    piece(catalog, 10, 20, "two")
-    before, joined = stored(catalog), catalog.pieces(KEY, 0)
-    assert not catalog.is_joinable(KEY, joined)
-    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
-    assert number is not None
-    assert not catalog.join(number, joined, KEY, STAMP)
-    assert stored(catalog) == before
-    assert on_its_way is not None
-    assert catalog.commit(on_its_way, KEY, 0, STAMP) == PieceTotals(3, 23)
-
-
-def test_pieces_are_joined_around_bytes_that_were_withdrawn(
-    catalog: BucketCatalog, clock: Clock
+@pytest.mark.parametrize("end", ["removed", "one object", "never"])
+def test_objects_are_shared_only_while_their_file_has_them(
+    catalog: BucketCatalog, end: str
 ) -> None:
-    piece(catalog, 0, 10, "one")
-    refused = catalog.intend(KEY, 0, ByteRange(5, 8), "refused")
-    piece(catalog, 10, 20, "two")
-    joined = catalog.pieces(KEY, 0)
-    assert refused is not None
-    catalog.withdraw(refused, "refused")
-    assert catalog.is_joinable(KEY, joined)
-    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
-    assert number is not None
-    assert catalog.join(number, joined, KEY, STAMP)
-    assert catalog.garbage(10) == [], "a request may still store it"
-    clock.now += PIECE_LEASE
-    assert {each.name for each in catalog.garbage(10)} == {"one", "two", "refused"}
-
-
-def test_pieces_of_a_finished_file_are_not_joined(catalog: BucketCatalog, clock: Clock) -> None:
-    piece(catalog, 0, 10, "one")
-    piece(catalog, 10, 20, "two")
-    joined = catalog.pieces(KEY, 0)
-    late = catalog.intend(KEY, 0, ByteRange(0, 20), "late")
-    assert late is not None
-    clock.now += PIECE_LEASE + timedelta(seconds=1)
-    catalog.garbage(10)
-    assert not catalog.join(late, joined, KEY, STAMP), "its object may have been removed"
-    number = catalog.intend(KEY, 0, ByteRange(0, 20), "joined")
-    assert number is not None
-    assert catalog.finish(KEY, "files/whole", 100, is_published=True)
-    assert not catalog.join(number, joined, KEY, STAMP)
-
-
-def test_a_claim_is_renewed_until_somebody_else_has_the_cell(
-    catalog: BucketCatalog, clock: Clock
-) -> None:
-    claim = catalog.claim(KEY, 0, "mine", LEASE)
-    assert claim is not None
-    clock.now += LEASE * 0.9
-    assert catalog.renew(claim, LEASE)
-    clock.now += LEASE * 0.9
-    assert catalog.claim(KEY, 0, "yours", LEASE) is None
-    clock.now += LEASE
-    assert catalog.claim(KEY, 0, "yours", LEASE) is not None
-    assert not catalog.renew(claim, LEASE)
+    add(catalog, piece(0, 100, "shared"))
+    if end == "removed":
+        catalog.remove(KEY, also_published=False)
+    if end == "one object":
+        catalog.announce(KEY, "whole")
+        catalog.finish(KEY, "whole", 100)
+    if end == "never":
+        share(catalog, piece(0, 100, "shared"))
+        assert names(catalog, OTHER) == ["shared"]
+        return
+    with pytest.raises(BytesLost):
+        share(catalog, piece(0, 100, "shared"))
+    assert names(catalog, OTHER) == []

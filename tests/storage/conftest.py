@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pytest
 
+from app.core import pieces
 from app.db.engine import Database
 from app.storage.base import Store
 from app.storage.local import LocalStore
@@ -17,7 +18,7 @@ from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.records.making import new_sqlite
 from tests.s3_servers import S3Server, new_prefix
-from tests.storage.nodes import Clock
+from tests.storage.nodes import PIECE, Clock
 from tests.storage.stores import (
     MEMORY_FOLDER,
     bucket_at,
@@ -131,6 +132,12 @@ def place(request: pytest.FixtureRequest) -> Place:
     """For what every store promises."""
     found: Place = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of 6 MiB, so that a file of several parts is soon sent."""
+    monkeypatch.setattr(pieces, "PIECE_BYTES", PIECE)
 
 
 @pytest.fixture

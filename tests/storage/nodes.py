@@ -2,74 +2,86 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from io import RawIOBase
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+from app.core.pieces import MIB
 from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.storage.sources import body
-from tests.storage.stores import KEY, LIMITS, SPOOL_BYTES
+from tests.storage.stores import KEY, LIMITS, record
 
-CELL = 5 * 1024 * 1024
-"""The shortest part that S3 takes."""
-
-MOST_PIECES = 4
+PIECE = 6 * MIB
+"""Length of pieces in tests with `short_pieces`; the store copies those of more than 5 MiB."""
 
 
 class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def _do_nothing() -> None:
-    pass
+class Interruption:
+    """Something that happens once, before or after the call number `turn` of this name.
 
-
-class Interrupted:
-    """Something real, of which one call is followed, or preceded, by something else, once.
-
-    `turn` says which of the calls, from 1.
+    If it ends the process, no later call reaches the database or the store.
     """
 
     def __init__(
-        self, real: Any, call: str, act: Callable[[], None], *, is_after: bool, turn: int = 1
+        self, call: str, act: Callable[[], object], *, is_after: bool, turn: int = 1
     ) -> None:
+        self.call = call
+        self.is_after = is_after
+        self.is_dead = False
+        self._act = act
+        self._calls_until = turn
+        self._counting = Lock()
+
+    def is_now(self) -> bool:
+        """Count a call; whether it is the one to interrupt."""
+        with self._counting:
+            self._calls_until -= 1
+            return self._calls_until == 0
+
+    def happen(self) -> None:
+        """Do it."""
+        try:
+            self._act()
+        except Killed:
+            self.is_dead = True
+            raise
+
+
+class Interrupted:
+    """Something real, of which a call is interrupted."""
+
+    def __init__(self, real: Any, interruption: Interruption) -> None:
         self._real = real
-        self._call = call
-        self._act = [act, *[_do_nothing] * (turn - 1)]
-        self._is_after = is_after
+        self._interruption = interruption
 
     def __getattr__(self, name: str) -> Any:
-        real = getattr(self._real, name)
+        real, interruption = getattr(self._real, name), self._interruption
         if name == "within":
-            return self._within
-        if name != self._call or not self._act:
+            return lambda seconds: Interrupted(real(seconds), interruption)
+        if not inspect.ismethod(real):
             return real
 
-        def interrupted(*args: Any, **options: Any) -> Any:
-            act = self._act.pop() if self._act else _do_nothing
-            if not self._is_after:
-                act()
+        def call(*args: Any, **options: Any) -> Any:
+            if interruption.is_dead:
+                raise Killed
+            is_now = name == interruption.call and interruption.is_now()
+            if is_now and not interruption.is_after:
+                interruption.happen()
             found = real(*args, **options)
-            if self._is_after:
-                try:
-                    act()
-                except Killed:
-                    if isinstance(found, RawIOBase):
-                        found.close()  # As the end of a process does.
-                    raise
+            if is_now and interruption.is_after:
+                interruption.happen()
             return found
 
-        return interrupted
-
-    def _within(self, seconds: float) -> Interrupted:
-        copy = Interrupted(self._real.within(seconds), self._call, lambda: None, is_after=False)
-        copy._act, copy._is_after = self._act, self._is_after
-        return copy
+        return call
 
 
 class Clock:
@@ -88,37 +100,34 @@ class Clock:
 class Node:
     """A store, and what its clients were told."""
 
-    def __init__(self, bucket: Any, catalog: Any, folder: Path, *, cell_bytes: int = CELL) -> None:
-        self.store = BucketStore(
-            *(bucket, catalog, folder),
-            spool_bytes=SPOOL_BYTES,
-            smallest_cell_bytes=cell_bytes,
-            most_pieces=MOST_PIECES,
-        )
+    def __init__(self, bucket: Any, catalog: Any, folder: Path) -> None:
+        self.store = BucketStore(bucket, catalog, folder)
 
     def send(self, told: list[ByteRange], start: int, end: int) -> None:
         span = ByteRange(start, end)
         with self.store.staging.writer(KEY, span, LIMITS) as writer:
-            position = writer.write(span, body(start, end), told.append)
-            told.append(ByteRange(start, position))
+
+            def tell(stored: ByteRange) -> None:
+                record(self.store, writer)
+                told.append(stored)
+
+            position = writer.write(span, body(start, end), tell)
+            tell(ByteRange(start, position))
 
 
 def interrupted(
     bucket: Bucket,
     catalog: BucketCatalog,
     call: str,
-    act: Callable[[], None],
+    act: Callable[[], object],
     *,
     is_after: bool,
     turn: int = 1,
 ) -> tuple[Any, Any]:
-    """Both, the one that has the call interrupted."""
+    """Both, for a node of which a call is interrupted."""
     assert hasattr(bucket, call) or hasattr(catalog, call), call
-    wrapped = [
-        Interrupted(each, call, act, is_after=is_after, turn=turn) if hasattr(each, call) else each
-        for each in (bucket, catalog)
-    ]
-    return wrapped[0], wrapped[1]
+    interruption = Interruption(call, act, is_after=is_after, turn=turn)
+    return Interrupted(bucket, interruption), Interrupted(catalog, interruption)
 
 
 def die() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
-from app.storage.base import Durability, Store
+from app.storage.base import Durability, RangeWriter, Store
 from app.storage.local import LocalStore
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
@@ -18,7 +18,6 @@ from tests.storage.sources import body
 
 MEMORY_FOLDER = Path("/dev/shm")
 KEY = "0123456789abcdef" * 2
-SPOOL_BYTES = 256 * 1024 * 1024
 OTHER_KEY = "fedcba9876543210" * 2
 LIMITS = BodyLimits(idle_seconds=30.0, minimum_bytes_per_second=0.0)
 
@@ -41,12 +40,11 @@ def bucket_store(
     folder: Path,
     *,
     staging: Path | None = None,
-    spool_bytes: int = SPOOL_BYTES,
 ) -> Iterator[BucketStore]:
     """A store like that of a worker process; in one folder they are on one node."""
     with closing(new_sqlite(folder / "sluice.db")) as database:
         catalog, spools = BucketCatalog(database), staging or folder / "staging"
-        yield BucketStore(bucket, catalog, spools, spool_bytes=spool_bytes)
+        yield BucketStore(bucket, catalog, spools)
 
 
 def ignore(_span: ByteRange) -> None:
@@ -57,7 +55,17 @@ def fill(store: Store, key: str, start: int, end: int) -> int:
     """Write the test's bytes from `start` to `end`; the position after them."""
     span = ByteRange(start, end)
     with store.staging.writer(key, span, LIMITS) as writer:
-        return writer.write(span, body(start, end), ignore)
+        position = writer.write(span, body(start, end), lambda _span: record(store, writer))
+        record(store, writer)
+        return position
+
+
+def record(store: Store, writer: RangeWriter) -> None:
+    """Add the rows of what was written, as the record of an upload does."""
+    with writer.recording() as rows:
+        if rows is not None and isinstance(store, BucketStore):
+            with store.pieces.catalog.database.write() as connection:
+                rows(connection)
 
 
 def staged(store: Store, key: str, length: int, *, room: int | None = None) -> None:

@@ -3,37 +3,71 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from app.core.errors import ServerBusy, StorageFailed
+from app.core.pieces import Stamp, StoredFile
 from app.core.ranges import ByteRange, RangeSet
+from app.db.tables import stored_files
 from app.storage.base import BytesLost
+from app.storage.s3 import assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.inspection import Difference, Reconciliation
-from tests.storage.nodes import CELL, Clock, Killed, Node, die, interrupted
+from tests.storage.nodes import PIECE, Clock, Killed, Node, die, interrupted
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, content
+from tests.waiting import wait_until
 
-LENGTH = 2 * CELL + 1000
-CHUNKS = [(0, CELL), (CELL, CELL + 900), (CELL + 900, 2 * CELL), (2 * CELL, LENGTH)]
+pytestmark = pytest.mark.usefixtures("short_pieces")
+
+LENGTH = 2 * PIECE + 1000
+CHUNKS = [(0, PIECE), (PIECE, PIECE + 900), (PIECE + 900, 2 * PIECE), (2 * PIECE, LENGTH)]
+"""The first becomes a part by a copy, the others are read and sent again."""
 
 POINTS = [
-    *("intend_multipart", "create_named_multipart", "begin_multipart"),
-    *("claim", "upload_part", "seal"),
-    *("intend", "put_object", "commit", "complete_multipart", "finish"),
+    *("announce", "put_object", "add"),
+    *("lease", "announce_multipart", "create_named_multipart", "begin_multipart"),
+    *("copy_part", "open", "upload_part", "add_parts", "complete_multipart", "finish", "release"),
 ]
 """What a node calls on the way of a file, in the database and in the store."""
 
 
-def send_and_publish(node: Node, told: list[ByteRange]) -> None:
+def send_all(node: Node, told: list[ByteRange]) -> None:
+    node.store.staging.reserve(KEY, LENGTH)
     for chunk in CHUNKS:
         node.send(told, *chunk)
-    node.store.library.publish(KEY, LENGTH)
+
+
+def finish_on(node: Node, told: list[ByteRange], length: int = LENGTH) -> None:
+    """Send what was not acknowledged, and publish."""
+    for gap in RangeSet.of(told).gaps(ByteRange(0, length)):
+        node.send(told, gap.start, gap.end)
+    node.store.library.publish(KEY, length)
+
+
+def assert_right_and_alone(node: Node, bucket: Bucket, clock: Clock, length: int = LENGTH) -> None:
+    """The published file is right, and after sweeps it is all that is left in the bucket."""
+    assert content(node.store, KEY) == pattern(0, length)
+    clock.end_leases()
+    node.store.inspection.sweep()
+    assert [each.length for each in bucket.list_objects()] == [length]
+    assert list(bucket.list_multiparts()) == []
+    catalog = node.store.pieces.catalog
+    assert catalog.pieces(KEY, ByteRange(0, length)) == ([], length)
+    assert catalog.parts(KEY) == []
+    comparison = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
+    assert list(comparison.differences()) == []
+
+
+# ---- killed --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
@@ -43,52 +77,261 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_left(
 ) -> None:
     first = Node(*interrupted(bucket, catalog, call, die, is_after=is_after), tmp_path / "first")
     second, told = Node(bucket, catalog, tmp_path / "second"), list[ByteRange]()
-    first.store.staging.reserve(KEY, LENGTH)
+
+    def send_and_publish() -> None:
+        send_all(first, told)
+        first.store.library.publish(KEY, LENGTH)
+
     with pytest.raises(Killed):
-        send_and_publish(first, told)
+        send_and_publish()
     clock.end_leases()
-    for gap in RangeSet.of(told).gaps(ByteRange(0, LENGTH)):
-        second.send(told, gap.start, gap.end)
-    second.store.library.publish(KEY, LENGTH)
-    assert content(second.store, KEY) == pattern(0, LENGTH)
-    clock.end_leases()
-    second.store.inspection.sweep()
-    assert [each.length for each in bucket.list_objects()] == [LENGTH]
-    assert list(bucket.list_multiparts()) == []
-    comparison = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
-    assert list(comparison.differences()) == []
+    finish_on(second, told)
+    assert_right_and_alone(second, bucket, clock)
 
 
-def test_a_chunk_that_is_repeated_after_the_last_part_does_not_lose_the_file(
-    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+def test_bytes_whose_answer_was_lost_are_sent_again(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
 ) -> None:
-    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+    """Their rows are committed, so the file has them twice."""
+    node, told = Node(bucket, catalog, tmp_path), list[ByteRange]()
+    send_all(node, [])
+    finish_on(node, told)
+    assert_right_and_alone(node, bucket, clock)
 
-    def repeat_and_die() -> None:
-        other.send(told, *CHUNKS[1])
-        raise Killed
 
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("call", "turn"),
+    [
+        *(("lease", 1), ("begin_multipart", 1), ("copy_part", 1), ("add_parts", 1)),
+        *(("copy_part", 3), ("add_parts", 2), ("complete_multipart", 1)),
+    ],
+)
+def test_a_node_ends_while_it_makes_parts_of_a_file_that_still_arrives(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    turn: int,
+    is_after: bool,
+) -> None:
+    monkeypatch.setattr(assembly, "EARLY_BYTES", PIECE)
+    monkeypatch.setattr(assembly, "PARTS_AT_ONCE", 1)
+    length, told = 3 * PIECE + 10, list[ByteRange]()
+    killed = interrupted(bucket, catalog, call, die, is_after=is_after, turn=turn)
+    first, second = Node(*killed, tmp_path / "first"), Node(bucket, catalog, tmp_path / "second")
+    first.store.staging.reserve(KEY, length)
+
+    def send_and_publish() -> None:
+        for start in range(0, 3 * PIECE, PIECE):
+            first.send(told, start, start + PIECE)
+            await_early_parts(first)
+        finish_on(first, told, length)
+
+    with pytest.raises(Killed):
+        send_and_publish()
+    clock.end_leases()
+    finish_on(second, told, length)
+    assert_right_and_alone(second, bucket, clock, length)
+
+
+def await_early_parts(node: Node) -> None:
+    """Wait until the node has made the parts that it was to make early."""
+    node.store.library.assembly._early.submit(int).result(60)
+
+
+def test_another_node_goes_on_after_the_parts_of_a_dead_one(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    begun = interrupted(bucket, catalog, "complete_multipart", die, is_after=False)
+    first, told = Node(*begun, tmp_path / "first"), list[ByteRange]()
+    send_all(first, told)
+    with pytest.raises(Killed):
+        first.store.library.publish(KEY, LENGTH)
+    parts, file = catalog.parts(KEY), catalog.require(KEY)
+    assert parts[-1].end == LENGTH
+    clock.now += timedelta(seconds=assembly.LEASE_SECONDS + 1)
+    second = Node(NoMoreParts(bucket), catalog, tmp_path / "second")
+    second.store.library.publish(KEY, LENGTH)
+    assert file.multipart is not None
+    assert catalog.require(KEY).name == file.multipart.name, "it is the same multipart upload"
+    assert_right_and_alone(second, bucket, clock)
+
+
+class NoMoreParts:
+    """A bucket for a node that has no parts to make."""
+
+    def __init__(self, real: Bucket) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        assert name not in {"copy_part", "upload_part", "create_named_multipart"}
+        return getattr(self._real, name)
+
+    def within(self, seconds: float) -> NoMoreParts:
+        return NoMoreParts(self._real.within(seconds))
+
+
+def test_the_lease_of_a_node_keeps_others_waiting_until_it_ends(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = interrupted(bucket, catalog, "add_parts", die, is_after=True)
+    first, second = Node(*ended, tmp_path / "first"), Node(bucket, catalog, tmp_path / "second")
+    send_all(first, [])
+    with pytest.raises(Killed):
+        first.store.library.publish(KEY, LENGTH)
+    monkeypatch.setattr(assembly, "WAIT_SECONDS", 0.3)
+    clock.now += timedelta(seconds=assembly.LEASE_SECONDS - 1)
+    with pytest.raises(ServerBusy):
+        second.store.library.publish(KEY, LENGTH)
+    clock.now += timedelta(seconds=2)
+    second.store.library.publish(KEY, LENGTH)
+    assert_right_and_alone(second, bucket, clock)
+
+
+def test_a_node_that_lives_renews_its_lease(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assembly, "RENEWED_SECONDS", 0.01)
+    has_waited = Event()
+
+    def is_renewed() -> bool:
+        return leased_until(catalog) == clock.now + timedelta(seconds=assembly.LEASE_SECONDS)
+
+    def wait() -> None:
+        """Until two thirds of a lease have gone by for the third time."""
+        for _ in range(3):
+            clock.now += timedelta(seconds=assembly.LEASE_SECONDS * 2 / 3)
+            wait_until(is_renewed, "the lease is renewed")
+        assert not catalog.lease(KEY, "another", 1)
+        has_waited.set()
+
+    node = Node(*interrupted(bucket, catalog, "complete_multipart", wait, is_after=False), tmp_path)
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert has_waited.is_set()
+
+
+def leased_until(catalog: BucketCatalog) -> object:
+    with catalog.database.read() as connection:
+        return connection.scalar(select(stored_files.c.leased_until))
+
+
+def test_a_file_that_was_completed_without_a_record_is_published_by_another_node(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    completed = interrupted(bucket, catalog, "complete_multipart", die, is_after=True)
+    first, second = Node(*completed, tmp_path / "first"), Node(bucket, catalog, tmp_path / "second")
+    send_all(first, [])
+    with pytest.raises(Killed):
+        first.store.library.publish(KEY, LENGTH)
+    file = catalog.require(KEY)
+    assert file.multipart is not None
+    assert not file.is_published
+    assert list(bucket.list_multiparts()) == []
+    clock.end_leases()
+    Node(NoMoreParts(bucket), catalog, tmp_path / "second").store.library.publish(KEY, LENGTH)
+    assert catalog.require(KEY).name == file.multipart.name
+    assert_right_and_alone(second, bucket, clock)
+
+
+# ---- paused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call", ["lease", "begin_multipart", "copy_part", "add_parts", "complete_multipart", "finish"]
+)
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+def test_a_node_that_wakes_up_late_changes_nothing(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    is_after: bool,
+) -> None:
+    # versitygw keeps the folder of a multipart upload if a part comes just as it is completed.
+    monkeypatch.setattr(assembly, "PARTS_AT_ONCE", 1)
+    other, found = Node(bucket, catalog, tmp_path / "other"), list[StoredFile]()
+
+    def let_another_publish() -> None:
+        clock.end_leases()
+        other.store.library.publish(KEY, LENGTH)
+        found.append(catalog.require(KEY))
+
+    paused = Node(
+        *interrupted(bucket, catalog, call, let_another_publish, is_after=is_after),
+        tmp_path / "paused",
+    )
+    send_all(paused, [])
+    paused.store.library.publish(KEY, LENGTH)
+    assert catalog.require(KEY) == found[0]
+    assert_right_and_alone(other, bucket, clock)
+
+
+def test_a_part_that_was_replaced_leads_to_another_multipart_upload(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+) -> None:
+    """A store keeps the last part of a number, as one that a paused node has sent."""
+    other = Node(bucket, catalog, tmp_path / "other")
     node = Node(
-        *interrupted(bucket, catalog, "complete_multipart", repeat_and_die, is_after=True),
+        *interrupted(
+            *(bucket, catalog, "complete_multipart", lambda: replace_part(other, 2)), is_after=False
+        ),
         tmp_path / "node",
     )
-    node.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        node.send(told, *chunk)
-    with pytest.raises(Killed):
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert_right_and_alone(node, bucket, clock)
+
+
+def replace_part(node: Node, number: int) -> None:
+    """Upload zeros as a part of the file."""
+    multipart = node.store.pieces.catalog.require(KEY).multipart
+    assert multipart is not None
+    with node.store.pieces.spools.open(0) as spool:
+        os.ftruncate(spool.descriptor, PIECE)
+        zeros = spool.slice(ByteRange(0, PIECE))
+        node.store.pieces.bucket.upload_part(multipart.name, multipart.id, number, zeros)
+
+
+def test_parts_that_the_store_never_has_as_recorded_are_an_error(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, begun = Node(bucket, catalog, tmp_path), list[str]()
+    upload, begin = Bucket.upload_part, catalog.begin_multipart
+
+    def wrongly_stamped(*args: Any) -> Stamp:
+        return replace(upload(*args), etag="0" * 32, crc32c="AAAAAA==")
+
+    def note(*args: Any) -> bool:
+        begun.append(args[2].id)
+        return begin(*args)
+
+    monkeypatch.setattr(Bucket, "upload_part", wrongly_stamped)
+    monkeypatch.setattr(catalog, "begin_multipart", note)
+    send_all(node, [])
+    with pytest.raises(StorageFailed):
         node.store.library.publish(KEY, LENGTH)
-    assert [piece.span for piece in catalog.loose(KEY)] == [ByteRange(*CHUNKS[1])]
-    claim = catalog.claim(KEY, 1, "token", timedelta(minutes=1))
-    assert claim is not None, "whoever found no multipart upload has released the cell"
-    catalog.release(claim)
-    other.store.library.publish(KEY, LENGTH)
-    assert content(other.store, KEY) == pattern(0, LENGTH)
+    assert len(set(begun)) == assembly.COMPLETION_TRIES
+    monkeypatch.undo()
 
 
 def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
 ) -> None:
-    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
+    other = Node(bucket, catalog, tmp_path / "other")
 
     def sweep_late() -> None:
         clock.end_leases()
@@ -98,116 +341,89 @@ def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
         *interrupted(bucket, catalog, "create_named_multipart", sweep_late, is_after=True),
         tmp_path / "paused",
     )
-    paused.store.staging.reserve(KEY, LENGTH)
-    paused.send(told, 0, CELL)
-    other.store.inspection.sweep()
-    assert [part.cell for part in catalog.parts(KEY)] == [0]
-    for start, end in ((CELL, 2 * CELL), (2 * CELL, LENGTH)):
-        paused.send(told, start, end)
+    send_all(paused, [])
     paused.store.library.publish(KEY, LENGTH)
-    assert content(paused.store, KEY) == pattern(0, LENGTH)
-    assert list(bucket.list_multiparts()) == []
+    assert_right_and_alone(paused, bucket, clock)
 
 
-def require_that_the_first_cell_becomes_a_piece(node: Node, told: list[ByteRange]) -> None:
-    """Send the file while another node has stored that cell as a part."""
-    node.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        node.send(told, *chunk)
-    assert [piece.span for piece in node.store.cells.catalog.pieces(KEY, 0)] == [ByteRange(0, CELL)]
-    node.store.library.publish(KEY, LENGTH)
-    assert content(node.store, KEY) == pattern(0, LENGTH)
-
-
-@pytest.mark.parametrize("call", ["claim", "upload_part"])
-def test_a_node_that_was_paused_around_a_part_stores_its_bytes_elsewhere(
-    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
+def test_a_piece_that_was_stored_so_late_that_it_may_be_swept_does_not_count(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
 ) -> None:
     other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
 
-    def let_another_write() -> None:
+    def sweep_late() -> None:
         clock.end_leases()
-        other.send(told, 0, CELL)
+        other.store.inspection.sweep()
 
     paused = Node(
-        *interrupted(bucket, catalog, call, let_another_write, is_after=True), tmp_path / "paused"
+        *interrupted(bucket, catalog, "put_object", sweep_late, is_after=True), tmp_path / "paused"
     )
-    require_that_the_first_cell_becomes_a_piece(paused, told)
+    paused.store.staging.reserve(KEY, LENGTH)
+    with pytest.raises(BytesLost):
+        paused.send(told, 0, PIECE)
+    assert told == []
+    finish_on(other, told)
+    assert_right_and_alone(other, bucket, clock)
 
 
-def test_two_nodes_that_write_one_cell_at_once_both_keep_their_bytes(
-    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
-) -> None:
-    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
-    busy = Node(
-        *interrupted(
-            bucket, catalog, "upload_part", lambda: other.send(told, 0, CELL), is_after=False
-        ),
-        tmp_path / "busy",
-    )
-    require_that_the_first_cell_becomes_a_piece(busy, told)
+# ---- uploads that end ----------------------------------------------------------------------------
 
 
-def test_an_upload_that_ends_while_a_part_is_stored_leaves_nothing(
-    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
+@pytest.mark.parametrize("call", ["announce", "put_object"])
+def test_an_upload_that_ends_while_a_piece_is_stored_leaves_nothing(
+    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path, call: str
 ) -> None:
     other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
     node = Node(
         *interrupted(
-            *(bucket, catalog, "put_object", lambda: other.store.library.delete(KEY)),
-            is_after=True,
+            *(bucket, catalog, call, lambda: other.store.library.delete(KEY)), is_after=True
         ),
         tmp_path / "node",
     )
     node.store.staging.reserve(KEY, LENGTH)
     with pytest.raises(BytesLost):
         node.send(told, 0, 10)
-    clock.end_leases()
-    other.store.inspection.sweep()
-    assert list(bucket.list_objects()) == []
     assert told == []
+    assert_empty_after_sweeps(other, bucket, clock)
 
 
-def test_an_upload_that_ends_after_it_was_completed_leaves_no_object(
-    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
-) -> None:
-    other, told = Node(bucket, catalog, tmp_path / "other"), list[ByteRange]()
-    node = Node(
-        *interrupted(bucket, catalog, "complete_multipart", die, is_after=True), tmp_path / "node"
-    )
-    node.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        node.send(told, *chunk)
-    with pytest.raises(Killed):
-        node.store.library.publish(KEY, LENGTH)
-    other.store.library.delete(KEY)
-    clock.end_leases()
-    other.store.inspection.sweep()
-    assert list(bucket.list_objects()) == []
-
-
-def test_an_upload_that_ends_while_the_store_completes_it_leaves_no_object(
-    bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
-) -> None:
-    told = list[ByteRange]()
-
-    def remove_unheard() -> None:
-        """The store goes on with the completion, whatever the sweep has asked it to remove."""
-        catalog.collected(catalog.remove(KEY, also_published=False))
-
-    node = Node(
-        *interrupted(bucket, catalog, "complete_multipart", remove_unheard, is_after=False),
-        tmp_path / "node",
-    )
-    node.store.staging.reserve(KEY, LENGTH)
-    for start in (0, CELL):
-        node.send(told, start, start + CELL)
-    node.send(told, 2 * CELL, LENGTH)
-    with pytest.raises(BytesLost):
-        node.store.library.publish(KEY, LENGTH)
+def assert_empty_after_sweeps(node: Node, bucket: Bucket, clock: Clock) -> None:
     clock.end_leases()
     node.store.inspection.sweep()
-    assert list(bucket.list_objects()) == []
+    assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
+
+
+@pytest.mark.parametrize(
+    "call", ["create_named_multipart", "copy_part", "add_parts", "complete_multipart"]
+)
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("is_swept", [True, False], ids=["swept", "sweep unheard"])
+def test_an_upload_that_ends_while_it_becomes_one_object_leaves_nothing(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    call: str,
+    is_after: bool,
+    is_swept: bool,
+) -> None:
+    other = Node(bucket, catalog, tmp_path / "other")
+
+    def remove() -> None:
+        """At once from the bucket too, or only from the database."""
+        if is_swept:
+            other.store.library.delete(KEY)
+        else:
+            catalog.remove(KEY, also_published=False)
+
+    node = Node(*interrupted(bucket, catalog, call, remove, is_after=is_after), tmp_path / "node")
+    send_all(node, [])
+    with pytest.raises((BytesLost, StorageFailed)):
+        node.store.library.publish(KEY, LENGTH)
+    assert_empty_after_sweeps(other, bucket, clock)
+
+
+# ---- garbage -------------------------------------------------------------------------------------
 
 
 class Refusing:
@@ -251,27 +467,6 @@ def test_what_cannot_be_removed_is_tried_later_and_the_rest_is_removed(
     assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
 
 
-def test_a_part_that_was_replaced_behind_our_back_is_made_again_of_its_pieces(
-    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
-) -> None:
-    node, told = Node(bucket, catalog, tmp_path / "node"), list[ByteRange]()
-    node.store.staging.reserve(KEY, LENGTH)
-    for chunk in CHUNKS:
-        node.send(told, *chunk)
-    [part] = [part for part in catalog.parts(KEY) if part.cell == 1]
-    file = catalog.file(KEY)
-    assert file is not None
-    assert file.multipart is not None
-    spool = node.store.cells.spools.open(ByteRange(0, CELL))
-    with spool:
-        os.ftruncate(spool.descriptor, CELL)
-        bucket.upload_part(
-            file.multipart.name, file.multipart.id, part.number, spool.slice(ByteRange(0, CELL))
-        )
-    node.store.library.publish(KEY, LENGTH)
-    assert content(node.store, KEY) == pattern(0, LENGTH)
-
-
 def test_what_only_the_bucket_or_only_the_database_has_is_named(
     bucket: Bucket, catalog: BucketCatalog, clock: Clock, tmp_path: Path
 ) -> None:
@@ -292,22 +487,30 @@ def test_what_only_the_bucket_or_only_the_database_has_is_named(
     assert Difference(stored.name, is_orphan=False) in list(old.differences())
 
 
+# ---- answers that are lost -----------------------------------------------------------------------
+
+
 def refuse() -> None:
     raise ServerBusy("The database cannot be reached.")
 
 
-@pytest.mark.parametrize(
-    ("call", "is_after"),
-    [("claim", True), ("seal", False), ("seal", True)],
-    ids=["claim unheard", "seal never arrived", "seal unheard"],
-)
-def test_a_cell_can_be_claimed_at_once_after_an_answer_was_lost(
-    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, call: str, is_after: bool
+@pytest.mark.parametrize("is_after", [False, True], ids=["never arrived", "unheard"])
+@pytest.mark.parametrize("call", [*POINTS[3:], "delete", "parts"])
+def test_a_file_is_published_after_one_call_has_failed(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    call: str,
+    is_after: bool,
 ) -> None:
-    """The clock by which leases end stands still."""
-    node = Node(bucket, catalog, tmp_path)
-    unheard = Node(*interrupted(bucket, catalog, call, refuse, is_after=is_after), tmp_path)
-    node.store.staging.reserve(KEY, CELL + 50)
-    with pytest.raises(ServerBusy):
-        unheard.send([], 0, CELL)
-    assert catalog.claim(KEY, 0, "next", timedelta(seconds=100)) is not None
+    """On the same node, at the latest when the lease has ended."""
+    node = Node(*interrupted(bucket, catalog, call, refuse, is_after=is_after), tmp_path)
+    send_all(node, [])
+    for _ in range(2):
+        try:
+            node.store.library.publish(KEY, LENGTH)
+            break
+        except ServerBusy:
+            clock.now += timedelta(seconds=assembly.LEASE_SECONDS + 1)
+    assert_right_and_alone(Node(bucket, catalog, tmp_path / "other"), bucket, clock)

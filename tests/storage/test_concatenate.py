@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -15,25 +16,23 @@ from app.storage.local import folder, library
 from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.store import BucketStore
 from tests.s3_servers import S3Server, new_prefix
-from tests.storage.conftest import Folders, Place
+from tests.storage.conftest import Folders, InBucket, Place
+from tests.storage.nodes import PIECE, Clock
 from tests.storage.sources import body, pattern
 from tests.storage.stores import (
     KEY,
     LIMITS,
     OTHER_KEY,
-    SPOOL_BYTES,
     bucket_at,
     content,
     fill,
     ignore,
     names,
+    record,
     staged,
 )
 
 PARTS = [(f"{1:032x}", 100), (f"{2:032x}", 250), (f"{3:032x}", 650)]
-
-CELL = 6 * 1024 * 1024
-"""S3 copies ranges of more than 5 MiB."""
 
 
 def stage_parts(place: Place) -> None:
@@ -48,6 +47,7 @@ def stage_in(store: Store, parts: Sequence[tuple[str, int]]) -> None:
         span = ByteRange(0, length)
         with store.staging.writer(key, span, LIMITS) as writer:
             writer.write(span, body(position, position + length), ignore)
+            record(store, writer)
         position += length
 
 
@@ -60,24 +60,78 @@ def test_the_parts_are_concatenated(place: Place) -> None:
     assert place.staged() == {key for key, _ in PARTS}, "they stay as they are"
 
 
-@pytest.mark.parametrize("cells", [(0.25, 2.5), (2, 2), (0.5, 0, 2.25)])
-def test_parts_longer_than_a_cell_are_concatenated(
-    versitygw: S3Server, catalog: BucketCatalog, tmp_path: Path, cells: Sequence[float]
+@pytest.mark.usefixtures("short_pieces")
+@pytest.mark.parametrize("counts", [(0.25, 2.5), (2, 2), (0.5, 0, 2.25), (1, 0), (0.1, 0.1)])
+@pytest.mark.parametrize("are_published", [False, True], ids=["parts", "files"])
+def test_long_parts_are_concatenated(
+    in_bucket: InBucket, counts: Sequence[float], *, are_published: bool
 ) -> None:
-    """The parts are themselves multipart objects; versitygw copies them with their checksum."""
-    bucket = bucket_at(versitygw.access, new_prefix())
-    store = BucketStore(
-        *(bucket, catalog, tmp_path / "staging"),
-        spool_bytes=SPOOL_BYTES,
-        smallest_cell_bytes=CELL,
-    )
-    parts = [(f"{number:032x}", int(count * CELL)) for number, count in enumerate(cells, 1)]
-    length = sum(length for _, length in parts)
+    parts = [(f"{number:032x}", int(count * PIECE)) for number, count in enumerate(counts, 1)]
+    length, store = sum(length for _, length in parts), in_bucket.store
     stage_in(store, parts)
+    if are_published:
+        for key, part_length in parts:
+            store.library.publish(key, part_length)
     store.staging.reserve(KEY, length)
     store.library.concatenate(KEY, parts)
     store.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
+
+
+def read_all(store: Store, keys: Sequence[str]) -> list[bytes]:
+    """The bytes of files, published or not."""
+    found = []
+    for key in keys:
+        if key in store.inspection.published():
+            found.append(content(store, key))
+        else:
+            with store.staging.open(key) as file:
+                found.append(file.read())
+    return found
+
+
+@pytest.mark.usefixtures("short_pieces")
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize(
+    ("length", "published"),
+    [
+        *((2 * PIECE + 10, ()), (2 * PIECE + 10, (1, 2)), (2 * PIECE + 10, (0, 1))),
+        *((1000, ()), (1000, (1,)), (1000, (0,)), (1000, (2, 1)), (1000, (0, 1, 2))),
+    ],
+)
+def test_objects_that_files_share_go_with_the_last_of_them(
+    versitygw: S3Server,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    length: int,
+    published: Sequence[int],
+    order: Sequence[int],
+) -> None:
+    """A part, and two concatenations with it, the first of nothing else; removed in any order."""
+    bucket = bucket_at(versitygw.access, new_prefix())
+    store = BucketStore(bucket, catalog, tmp_path / "staging")
+    keys, rest = [f"{number:032x}" for number in range(1, 4)], OTHER_KEY
+    whole = [length, length, length + 20]
+    stage_in(store, [(keys[0], length), (rest, 20)])
+    for key, sources in ((keys[1], [keys[0]]), (keys[2], [keys[0], rest])):
+        parts = [(source, 20 if source == rest else length) for source in sources]
+        store.staging.reserve(key, sum(length for _, length in parts))
+        store.library.concatenate(key, parts)
+    stored = sum(each.length for each in bucket.list_objects())
+    assert stored == length + 20, "no byte of the parts is stored twice"
+    store.library.delete(rest)
+    for number in published:
+        store.library.publish(keys[number], whole[number])
+    wanted = [pattern(0, each) for each in whole]
+    left = dict(zip(keys, wanted, strict=True))
+    for number in order:
+        assert read_all(store, list(left)) == list(left.values())
+        store.library.delete(keys[number])
+        del left[keys[number]]
+        clock.end_leases()
+        store.inspection.sweep()
+    assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
 
 
 def test_concatenating_can_be_repeated(place: Place) -> None:

@@ -18,7 +18,7 @@ from app.storage.local.folder import Folder
 from app.storage.local.range_writer import Checkpoints
 from tests.storage.conftest import Folders, Place
 from tests.storage.sources import PiecesSource, StallingSource, SteadySource, body, pattern
-from tests.storage.stores import KEY, LIMITS, content, fill, ignore
+from tests.storage.stores import KEY, LIMITS, content, fill, ignore, record
 
 MIB = 1024 * 1024
 
@@ -154,7 +154,12 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
     def write_slowly() -> None:
         try:
             with place.store.staging.writer(KEY, span, LIMITS) as writer:
-                writer.write(span, source, told.append)
+
+                def tell(stored: ByteRange) -> None:
+                    record(place.store, writer)
+                    told.append(stored)
+
+                writer.write(span, source, tell)
         except WriterSuperseded as error:
             errors.append(error)
 
@@ -167,6 +172,7 @@ def test_a_newer_writer_stops_an_older_one_whose_bytes_are_kept(place: Place) ->
         assert told == [ByteRange(0, 400)]
         assert len(errors) == 1
         writer.write(span, body(0, 1000), ignore)
+        record(place.store, writer)
     place.store.library.publish(KEY, 1000)
     assert content(place.store, KEY) == pattern(0, 1000)
 

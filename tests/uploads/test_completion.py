@@ -29,6 +29,7 @@ from app.storage.base import Durability
 from app.storage.local import LocalStore
 from app.uploads import completion
 from tests.storage.sources import StallingSource, body, pattern
+from tests.storage.stores import record
 from tests.uploads.world import LIMITS, ME, World, eventually, in_threads
 
 
@@ -38,7 +39,9 @@ def covered(world: World, length: int = 1000) -> Upload:
     world.send(upload, 0, length - 1)
     with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
-    return world.records.add_received(upload, ByteRange(length - 1, length), world.now)
+        with writer.recording() as rows:
+            last = ByteRange(length - 1, length)
+            return world.records.add_received(upload, last, world.now, rows=rows)
 
 
 def test_many_threads_sending_all_chunks_complete_the_upload_once(world: World) -> None:
@@ -298,6 +301,7 @@ def test_a_superseded_request_completes_what_the_newer_one_left(
 
     with world.store.staging.writer(upload.id, ByteRange(0, 1000), LIMITS) as writer:
         writer.write(ByteRange(0, 1000), body(0, 1000), lambda _span: None)
+        record(world.store, writer)
     monkeypatch.setattr(world.chunks, "_receive", superseded)
     monkeypatch.setattr(world.chunks, "_await_newer_writer", cut_off)
     with pytest.raises(BodyTruncated):

@@ -39,7 +39,7 @@ def waiting(world: World) -> tuple[Upload, list[Upload]]:
 def swept(world: World) -> None:
     """The background worker sweeps once the other process must be dead."""
     world.later(seconds=STUCK_AFTER.total_seconds())
-    world.housekeeping.sweep()
+    world.housekeeping.finish_stuck()
 
 
 def assert_is_published(world: World, whole: Upload) -> None:

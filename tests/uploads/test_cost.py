@@ -69,7 +69,9 @@ def little_memory() -> Iterator[None]:
 
 @pytest.fixture
 def large_world(tmp_path: Path) -> World:
-    return World(tmp_path, max_upload_bytes=1 << 40)
+    world = World(tmp_path, max_upload_bytes=1 << 40)
+    world.store.inspection.problems()  # The first rare call to a bucket loads botocore.
+    return world
 
 
 @pytest.mark.parametrize("is_told", [True, False])

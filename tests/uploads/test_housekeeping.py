@@ -24,7 +24,8 @@ def stuck(world: World, length: int = 100) -> Upload:
     upload = world.create(length)
     with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
         writer.write(ByteRange(0, length), body(0, length), lambda _: None)
-    return world.records.add_received(upload, ByteRange(0, length), world.now)
+        with writer.recording() as rows:
+            return world.records.add_received(upload, ByteRange(0, length), world.now, rows=rows)
 
 
 def state_of(world: World, upload: Upload) -> UploadState:
@@ -110,7 +111,7 @@ def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: Wor
     world.lose(broken)
     (world.staging / broken.id).symlink_to("/nowhere")
     world.later(minutes=5)
-    world.housekeeping.sweep()
+    world.housekeeping.finish_stuck()
     assert state_of(world, good) is UploadState.COMPLETE
     assert state_of(world, broken) is UploadState.VERIFYING
 

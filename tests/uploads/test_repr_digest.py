@@ -40,7 +40,8 @@ def covered(world: World, digest: str) -> Upload:
     upload, span = demanding(world, digest), ByteRange(0, len(FILE))
     with world.store.staging.writer(upload.id, span, LIMITS) as writer:
         writer.write(span, PiecesSource(FILE), lambda _: None)
-    return world.records.add_received(upload, span, world.now)
+        with writer.recording() as rows:
+            return world.records.add_received(upload, span, world.now, rows=rows)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

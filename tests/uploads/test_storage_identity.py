@@ -7,7 +7,6 @@ from secrets import token_hex
 
 import pytest
 
-from app.core.cells import Grid
 from app.db.context import Context
 from app.db.engine import Database
 from app.db.nodes import SharedValues, utc_now
@@ -49,7 +48,7 @@ def with_mark(database: Database, place: str, mark: BucketMark | None) -> Storag
 def add_upload(database: Database, *, in_bucket: bool) -> None:
     upload, _ = UploadRecords(database).add(new_upload())
     if in_bucket:
-        BucketCatalog(database).reserve(upload.id, Grid.of(upload.length), upload.length)
+        BucketCatalog(database).reserve(upload.id, upload.length)
 
 
 def test_a_library_in_a_bucket_is_served_from_nowhere_else(

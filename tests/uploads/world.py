@@ -31,7 +31,6 @@ from app.video.serve.source import reader
 from tests.access.world import CHEAP
 from tests.records.making import add_projects, new_sqlite
 from tests.storage.sources import body
-from tests.storage.stores import SPOOL_BYTES
 
 ME = Scope("me")
 OTHERS = Scope("others")
@@ -113,7 +112,7 @@ class World:
         if not buckets:
             return None
         catalog = BucketCatalog(self.database)
-        return BucketStore(buckets[-1], catalog, self.staging, spool_bytes=SPOOL_BYTES)
+        return BucketStore(buckets[-1], catalog, self.staging)
 
     @property
     def completed_count(self) -> int:
@@ -210,7 +209,7 @@ class World:
         """Lose the bytes of an upload, or of a video, as a broken disk does."""
         if isinstance(self.store, BucketStore):
             assert upload.id in self.files()
-            self.store.cells.catalog.remove(upload.id, also_published=True)
+            self.store.pieces.catalog.remove(upload.id, also_published=True)
             return
         folder = self.videos if self.state(upload) is UploadState.COMPLETE else self.staging
         (folder / upload.id).unlink()

@@ -34,6 +34,9 @@ from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
 from app.video.make.worker import MediaWorker
 
+STUCK_SECONDS = 5.0
+"""How often to look for uploads whose publishing was interrupted."""
+
 FORGETTING_SECONDS = 3600.0
 """How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
 
@@ -165,6 +168,7 @@ def repeated_jobs(services: Services, stop: threading.Event) -> list[Callable[[]
     pause, wakeup = sweep_pause(services.settings), services.media.wakeup
     timed: list[tuple[Callable[[], object], float]] = [
         (partial(sweep, services, pause), pause),
+        (services.housekeeping.finish_stuck, STUCK_SECONDS),
         (partial(forget, services), FORGETTING_SECONDS),
         (partial(remove_deleted, services), LIBRARY_SECONDS),
     ]

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.core.cells import Grid
 from app.core.nodes import NodeState
 from app.db.nodes import LEASE_SECONDS, NodeRecords
 from app.settings import PREFIX, Settings
@@ -101,21 +100,6 @@ def staging_warnings(settings: Settings, *, is_systemd: bool | None = None) -> l
             f"{PREFIX}STAGING_DIR to it"
         )
     return found
-
-
-def require_room_for_cells(settings: Settings) -> None:
-    """Raise `StartRefused` if a cell of the longest file does not fit into the spools.
-
-    Checks files of declared and of unknown length.
-    """
-    longest = settings.max_upload_bytes
-    least = max(Grid.of(known).largest_bytes(longest) for known in (longest, None))
-    if settings.storage and settings.spool_bytes < least:
-        raise StartRefused(
-            f"A file of {longest} bytes may go to the bucket in parts of {least}, "
-            f"which {PREFIX}SPOOL_BYTES={settings.spool_bytes} cannot hold. Set it to at least "
-            f"{least}, or lower {PREFIX}MAX_UPLOAD_BYTES."
-        )
 
 
 def require_only_node(nodes: NodeRecords, *, release_seconds: float = LEASE_SECONDS) -> None:

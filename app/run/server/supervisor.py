@@ -269,7 +269,6 @@ def main() -> int:
         if settings.smtp_url == "" and f"{PREFIX}MAIL_FROM" in os.environ:
             log.warning("%sMAIL_FROM has no effect without %sSMTP_URL", PREFIX, PREFIX)
         start_checks.require_usable_folders(settings)
-        start_checks.require_room_for_cells(settings)
         lock = lock_data_folder(settings.data_dir)
         start_checks.require_free_address(settings.host, settings.port)
     except UploadError as error:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
 from app.core.errors import WriterSuperseded
@@ -139,6 +140,10 @@ class LocalRangeWriter:
     def finish(self, source: BodySource) -> None:
         """Finish the source, unless a newer writer takes over."""
         source.finish(self.stop_if_superseded)
+
+    def recording(self) -> AbstractContextManager[None]:
+        """Yields None: a folder has no rows."""
+        return nullcontext()
 
     def sync(self) -> None:
         """Sync the written bytes; raises `BytesLost` if the file was removed."""

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from io import FileIO, RawIOBase
+from io import FileIO
 
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage
-from app.storage.base import BytesLost, Durability, has_same_bytes
+from app.storage.base import BytesLost, Durability
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.local.range_writer import Checkpoints, LocalRangeWriter, Writeback
@@ -110,16 +110,6 @@ class LocalStaging:
     def open(self, key: str) -> FileIO:
         """Open a file at its start."""
         return FileIO(self.descriptor(key, os.O_RDONLY), "rb")
-
-    def open_complete(self, key: str, length: int) -> FileIO:
-        """Open a file at its start."""
-        return self.open(key)
-
-    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
-        """Compare the bytes of `ours` with the file."""
-        with self.open(key) as stored:
-            stored.seek(start)
-            return has_same_bytes(ours, stored, length)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
         """Remove a file while its whole range is locked.

@@ -1,16 +1,28 @@
-"""Assembles a file's parts and pieces into one object; several nodes may try at the same time."""
+"""Makes one object of a file's pieces: one node at a time, and while the file still arrives.
+
+The holder of the file's lease copies pieces into the parts of a multipart upload, from the first
+byte on, and records each part. When the lease of a killed node ends, another one goes on after
+those parts. If the store's parts are not the recorded ones, as when a node that was paused has
+replaced one, a new multipart upload is begun.
+"""
 
 from __future__ import annotations
 
-import math
+import logging
+import secrets
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from io import RawIOBase
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from threading import Event, Thread
+from typing import TypeVar
 
-from app.core.cells import (
+from app.core.errors import ServerBusy, StorageFailed, UploadError
+from app.core.pieces import (
+    PIECE_BYTES,
+    SMALLEST_PART_BYTES,
     UNKNOWN_ID,
     Garbage,
     Multipart,
@@ -18,89 +30,332 @@ from app.core.cells import (
     Piece,
     Stamp,
     StoredFile,
-    covers,
-    overlay,
-    unread_crc32c,
+    Taken,
+    is_whole,
+    part_bytes,
+    planned_parts,
+    span_of,
+    spans_of_pieces,
 )
-from app.core.errors import ServerBusy, StorageFailed
-from app.core.ranges import ByteRange
+from app.core.ranges import ByteRange, RangeSet
 from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
 from app.storage.s3.caller import MultipartGone, PartsDiffer
-from app.storage.s3.cells import CellStore
-from app.storage.s3.spool import NoSpoolRoom
+from app.storage.s3.catalog import DIRECT, FILES
+from app.storage.s3.pieces import PieceReader, PieceStore, new_name
 
-SEALING_SECONDS = 120.0
-"""How long to keep trying without a new part: other nodes may join pieces, or spools are full."""
+LEASE_SECONDS = 30.0
+RENEWED_SECONDS = 10.0
+"""How long a lease outlives its node, and how often it is renewed."""
+
+WAIT_SECONDS = LEASE_SECONDS + 5
+"""How long to wait for another node that makes the object: long enough for its lease to end."""
 
 COMPLETING_SECONDS = 600.0
 """Time limit for completing an object of 10,000 parts: some stores copy the bytes, 1 GB in 6 s."""
 
 PARTS_AT_ONCE = 4
-"""Number of parts that a process makes in parallel from pieces or other files."""
+"""Number of parts that a process makes in parallel."""
 
 COMPLETION_TRIES = 3
-"""Attempts at completion. Between them, parts are compared and, where possible, made again."""
 
-NO_STAMP = Stamp("", "")
-"""Whole objects are not compared."""
+EARLY_BYTES = 8 * PIECE_BYTES
+"""How often, in bytes that have arrived, parts are made of an unfinished file."""
+
+MOST_EARLY_PARTS = 64
+"""Parts made at once of an unfinished file: a server that ends waits for them."""
 
 _POLL_SECONDS = 0.1
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The object that contains the whole file; `crc32c` as in `StoredFile`."""
+log = logging.getLogger(__name__)
 
-    name: str
-    crc32c: str | None = None
+
+class LeaseLost(Exception):
+    """Another node makes the object now."""
 
 
 class Assembly:
-    """Turns cells into one object and removes leftover objects."""
+    """Makes objects of pieces, and removes leftover objects."""
 
-    def __init__(self, cells: CellStore) -> None:
-        self._cells = cells
-        self._catalog = cells.catalog
-        self._bucket = cells.bucket
-        self._filling = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="fill")
+    def __init__(self, pieces: PieceStore) -> None:
+        self._pieces = pieces
+        self._catalog = pieces.catalog
+        self._bucket = pieces.bucket
+        self._making = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part")
+        self._early = ThreadPoolExecutor(1, thread_name_prefix="early")
 
-    def open(self, key: str) -> RawIOBase:
-        """Open a file that is one object, published or not; raises `BytesLost`."""
-        file = self._catalog.require(key)
-        if file.name is None or file.length is None:
-            raise BytesLost(key)
-        try:
-            return self._bucket.open(file.name, ByteRange(0, file.length), file.length)
-        except FileNotFoundError as error:
-            raise BytesLost(key) from error
+    # ---- whole files
 
-    def assemble(self, key: str, length: int, *, is_published: bool) -> Whole:
-        """Make the file one object of `length` bytes; returns the object. Repeatable.
+    def publish(self, key: str, length: int) -> None:
+        """Make the file one object of `length` bytes, and publish it. Repeatable.
 
-        Raises `BytesLost` if the file does not have `length` bytes.
+        Raises `BytesLost` if the file does not have `length` bytes, and `ServerBusy` if another
+        node takes too long for it.
         """
-        file: StoredFile | None = self._catalog.require(key)
-        whole = None
-        if file and file.name is None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (file := self._catalog.require(key)).name is None:
             try:
-                whole = self._object_of(replace(file, length=length))
+                if self._finish_short(file, length) or self._finish_leased(file, length):
+                    continue
             except BytesLost:
-                # Its parts may be gone because another request has completed the object.
-                whole = self._completed(key, length)
-            if whole and self._catalog.finish(
-                key, whole.name, length, is_published=is_published, crc32c=whole.crc32c
-            ):
-                return whole
-            file = self._catalog.file(key)
-        if file is None and whole:
-            # The file may have been removed before this object was completed.
-            self._catalog.discard(whole.name)
-        if file is None or file.name is None or file.length != length:
+                if self._catalog.require(key).name is None:
+                    raise
+                continue  # Another node has just finished it, so its pieces are gone.
+            if time.monotonic() > deadline:
+                raise ServerBusy("Another server still makes one object of the file.")
+            with without_slot():
+                time.sleep(_POLL_SECONDS)
+        if file.length != length:
             raise BytesLost(key)
-        if is_published and not file.is_published:
+        if not file.is_published:
             self._catalog.publish([key])
-        return Whole(file.name, file.crc32c)
+
+    def _finish_short(self, file: StoredFile, length: int) -> bool:
+        """Whether the file is one object already, as it has no bytes or a piece with all of them.
+
+        A client could replace a piece that it has put itself.
+        """
+        whole = ByteRange(0, length)
+        if not length:
+            name = self._pieces.put(file.key, whole, b"").name
+        elif length > PIECE_BYTES:
+            return False
+        else:
+            taken, _ = self._pieces.taken(file.key, whole)
+            if len(taken) != 1 or taken[0][1] != whole or not is_whole(taken[0]):
+                return False
+            name = taken[0][0].name
+            if name.startswith(DIRECT):
+                return False
+        return self._catalog.finish(file.key, name, length)
+
+    def _finish_leased(self, file: StoredFile, length: int) -> bool:
+        """Finish the file; False if another node, or another thread, has or gets its lease."""
+        with self._leased(file.key) as lease:
+            if lease is None:
+                return False
+            try:
+                self._finish(file, length, lease)
+            except LeaseLost:
+                return False
+        return True
+
+    def _finish(self, file: StoredFile, length: int, lease: Lease) -> None:
+        for _ in range(COMPLETION_TRIES):
+            file = self._catalog.require(file.key)
+            if file.name is not None:
+                return
+            multipart = file.multipart or self._begin(file, lease)
+            with suppress(PartsDiffer):
+                if self._complete(replace(file, length=length), multipart, lease):
+                    if not self._catalog.finish(file.key, multipart.name, length, lease.token):
+                        raise LeaseLost
+                    return
+            log.warning("the parts of a file are made again", extra={"upload_id": file.key})
+            self._catalog.forget_multipart(file.key, lease.token)
+        raise StorageFailed("The object store does not have the parts that it has confirmed.")
+
+    def _complete(self, file: StoredFile, multipart: Multipart, lease: Lease) -> bool:
+        """Make the missing parts and complete the object; False if its parts are gone."""
+        try:
+            self._make_parts(file, multipart, lease)
+            parts = self._catalog.parts(file.key)
+            if not parts or parts[-1].end != file.length:
+                if self._has_all(file.key, file.length or 0):
+                    raise LeaseLost  # Another node has begun with other parts.
+                raise BytesLost(file.key)
+            wanted = [(part.number, part.stamp) for part in parts]
+            with without_slot():
+                self._bucket.within(COMPLETING_SECONDS).complete_multipart(
+                    multipart.name, multipart.id, wanted
+                )
+        except MultipartGone:
+            # It may have been completed by a node that was killed before it could record that.
+            found = self._bucket.head(multipart.name)
+            return found is not None and found.length == file.length
+        return True
+
+    # ---- parts
+
+    def note(self, file: StoredFile, span: ByteRange) -> None:
+        """Make parts of an unfinished file now and then, as its bytes arrive."""
+        is_long = file.length is not None and file.length > EARLY_BYTES
+        if is_long and span.start // EARLY_BYTES != span.end // EARLY_BYTES:
+            self._early.submit(self._make_early_parts, file.key)
+
+    def _make_early_parts(self, key: str) -> None:
+        try:
+            file = self._catalog.file(key)
+            if file is None or file.name is not None or file.length is None:
+                return
+            with self._leased(key) as lease:
+                if lease is None:
+                    return
+                file = self._catalog.require_open(key)  # As it is now that nobody else changes it.
+                multipart = file.multipart or self._begin(file, lease)
+                self._make_parts(file, multipart, lease, most=MOST_EARLY_PARTS)
+        except (LeaseLost, MultipartGone, BytesLost):
+            return  # Another request has finished or ended the upload.
+        except UploadError as error:
+            log.warning("parts are made later: %s", error, extra={"upload_id": key})
+
+    def _make_parts(
+        self, file: StoredFile, multipart: Multipart, lease: Lease, *, most: int | None = None
+    ) -> None:
+        """Make the missing parts of a file with a length, or `most` of them.
+
+        Stops at the first missing byte.
+        """
+        last, length = self._catalog.last_part(file.key), file.length or 0
+        number, start = (last.number, last.end) if last else (0, 0)
+        taken = self._all_taken(file.key, start, length)
+        planned = islice(planned_parts(taken, start, least=part_bytes(length), length=length), most)
+        while groups := [*islice(planned, PARTS_AT_ONCE)]:
+            with without_slot():
+                made = self._parts_of(groups, multipart, first=number + 1)
+            if lease.is_lost or not self._catalog.add_parts(file.key, lease.token, made):
+                raise LeaseLost
+            number += len(made)
+
+    def _all_taken(self, key: str, start: int, length: int) -> Iterator[Taken]:
+        while start < length:
+            taken, end = self._pieces.taken(key, ByteRange(start, length))
+            yield from taken
+            start = end
+
+    def _parts_of(
+        self, groups: Sequence[Sequence[Taken]], multipart: Multipart, *, first: int
+    ) -> list[Part]:
+        """Make parts with consecutive numbers, by copies inside the store where these are proven.
+
+        A copy is proven by the checksum in its answer, or in the store's list of parts, as Garage
+        has it there alone. Where neither is right, the pieces are read.
+        """
+        name, multipart_id = multipart.name, multipart.id
+        planned = dict(enumerate(groups, first))
+
+        def copy(number: int) -> Stamp | None:
+            return self._copied(planned[number], (name, multipart_id, number))
+
+        def upload(number: int) -> Stamp:
+            span = span_of(planned[number])
+            with self._pieces.collect(planned[number]) as spool:
+                bucket = self._pieces.within(span.length)
+                return bucket.upload_part(name, multipart_id, number, spool.slice(span))
+
+        made = dict(zip(planned, self._all_of(copy, planned), strict=True))
+        copies = {number: stamp for number, stamp in made.items() if stamp is not None}
+        if not all(stamp.crc32c for stamp in copies.values()):
+            listed = self._bucket.list_parts(name, multipart_id, first=first, at_once=len(planned))
+            copies |= {
+                part.number: part.stored
+                for part in islice(listed, len(planned))
+                if part.number in copies
+            }
+        stamps = {
+            number: stamp
+            for number, stamp in copies.items()
+            if stamp.crc32c == planned[number][0][0].crc32c
+        }
+        missing = [number for number in planned if number not in stamps]
+        stamps |= zip(missing, self._all_of(upload, missing), strict=True)
+        return [Part(number, span_of(planned[number]).end, stamps[number]) for number in planned]
+
+    def _all_of(self, make: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
+        """Like `map` in parallel, but waits for all even if one fails.
+
+        None may go on, and replace a part, once another node has the lease.
+        """
+        running = [self._making.submit(make, number) for number in numbers]
+        wait(running)
+        return [each.result() for each in running]
+
+    def _copied(self, group: Sequence[Taken], target: tuple[str, str, int]) -> Stamp | None:
+        """Copy a whole piece inside the store; None if it must be read."""
+        piece, span = group[0]
+        if len(group) > 1 or not is_whole(group[0]) or span.length <= SMALLEST_PART_BYTES:
+            return None
+        try:
+            bucket = self._pieces.within(span.length)
+            return bucket.copy_part(*target, piece.name, ByteRange(0, span.length))
+        except FileNotFoundError as error:
+            raise BytesLost(piece.name) from error
+
+    def _begin(self, file: StoredFile, lease: Lease) -> Multipart:
+        def announced_name() -> str:
+            """A sweep aborts the multipart upload with this name unless it becomes the file's."""
+            name = new_name(FILES, file.key)
+            self._catalog.announce_multipart(name)
+            return name
+
+        own = Multipart(*self._bucket.create_named_multipart(announced_name))
+        if not self._catalog.begin_multipart(file.key, lease.token, own):
+            raise LeaseLost
+        return own
+
+    @contextmanager
+    def _leased(self, key: str) -> Iterator[Lease | None]:
+        """Hold the lease of a file; yields None while another node or thread has it."""
+        lease = Lease(self._pieces, key)
+        if not lease.take():
+            yield None
+            return
+        with lease.renewed():
+            yield lease
+
+    # ---- concatenations
+
+    def concatenate(self, key: str, sources: Sequence[tuple[str, int]]) -> None:
+        """Give a file the pieces of others, given with their lengths. Repeatable.
+
+        Objects that hold other bytes as well are read and put again. Raises `BytesLost` if one of
+        the others is missing.
+        """
+        file = self._catalog.require(key)
+        length = sum(length for _, length in sources)
+        if file.name is not None or self._has_all(key, length):
+            return
+        shared, position = dict[str, list[Piece]](), 0
+        for source_key, source_length in sources:
+            for taken in self._taken_of(source_key, source_length):
+                piece, span = taken
+                if is_whole(taken) and piece.crc32c:
+                    moved = ByteRange(position + span.start, position + span.end)
+                    shared.setdefault(source_key, []).append(replace(piece, id=0, span=moved))
+                else:
+                    self._put_again(key, source_key, span, position)
+            position += source_length
+        self._catalog.share(key, shared)
+
+    def _taken_of(self, key: str, length: int) -> list[Taken]:
+        """Where all bytes of a file are; raises `BytesLost` if some are missing."""
+        whole, file = ByteRange(0, length), self._catalog.require(key)
+        if file.name is not None:
+            return [(Piece(0, whole, file.name, ""), whole)]
+        found = [*self._all_taken(key, 0, length)]
+        if not RangeSet.of(span for _, span in found).covers(whole):
+            raise BytesLost(key)
+        return found
+
+    def _has_all(self, key: str, length: int) -> bool:
+        taken = self._all_taken(key, 0, length)
+        return RangeSet.of(span for _, span in taken).covers(ByteRange(0, length))
+
+    def _put_again(self, key: str, source_key: str, span: ByteRange, position: int) -> None:
+        """Put bytes of another file as pieces; its first byte is the one at `position`."""
+        file = self._catalog.require(source_key)
+        with PieceReader(self._pieces, source_key, file.length) as source:
+            for part in spans_of_pieces(span, length=span.end):
+                source.seek(part.start)
+                with self._pieces.spools.open(part.start) as spool:
+                    spool.fill(source, part.length)
+                    moved = ByteRange(position + part.start, position + part.end)
+                    piece = self._pieces.put(key, moved, spool.slice(part))
+                self._catalog.add_alone(key, [piece])
+
+    # ---- garbage
 
     def collect(self, garbage: Sequence[Garbage]) -> None:
         """Remove unneeded objects and multipart uploads, and delete their rows.
@@ -131,153 +386,44 @@ class Assembly:
             if garbage:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
 
-    def _completed(self, key: str, length: int) -> Whole | None:
-        """Returns the object of a multipart upload that was completed but not recorded."""
-        file = self._catalog.file(key)
-        if file is None or file.name is not None or file.multipart is None:
-            return None
-        found = self._bucket.head(file.multipart.name)
-        if found is None or found.length != length:
-            return None
-        return Whole(file.multipart.name, unread_crc32c(self._catalog.parts(key)))
 
-    def _object_of(self, file: StoredFile) -> Whole:
-        """Complete the multipart upload; for one cell, use a piece with all bytes, or make one."""
-        whole = ByteRange(0, file.length or 0)
-        if whole.length > file.grid.first_bytes:
-            return self._complete(file, whole)
-        if not whole.length:
-            return Whole(self._cells.put_piece(file.key, 0, whole, b"").name)
-        parts = self._catalog.parts(file.key) if file.multipart else []
-        if any(part.length == whole.length for part in parts):
-            return self._complete(file, whole)
-        pieces = self._catalog.pieces(file.key, 0)
-        taken = overlay(pieces, whole)
-        if len(taken) == 1 and taken[0][0].span == whole:
-            return Whole(taken[0][0].name)
-        if not covers(pieces, whole):
-            raise BytesLost(file.key)
-        with self._cells.joined(pieces, whole) as spool:
-            return Whole(self._cells.put_piece(file.key, 0, whole, spool.slice(whole)).name)
+class Lease:
+    """The right to make a file one object, renewed by a thread while its context lasts."""
 
-    def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Make the cells of a file from other files, given with their lengths. Repeatable.
+    def __init__(self, pieces: PieceStore, key: str) -> None:
+        self.token = secrets.token_hex(16)
+        self.is_lost = False
+        self._catalog = pieces.catalog
+        self._key = key
+        self._ends_at = 0.0
 
-        Raises `BytesLost` if one of the other files is missing.
-        """
-        file = self._catalog.require(key)
-        if file.name is None:
-            try:
-                self._concatenate(file, parts)
-            except BytesLost:
-                if self._catalog.require(key).name is None:
-                    raise
-                # Another request has finished the file, and its parts are gone.
+    def take(self) -> bool:
+        """Take or renew the lease; returns whether this node has it."""
+        ends_at = time.monotonic() + LEASE_SECONDS
+        is_ours = self._catalog.lease(self._key, self.token, LEASE_SECONDS)
+        self._ends_at = ends_at if is_ours else 0.0
+        return is_ours
 
-    def _concatenate(self, file: StoredFile, parts: Sequence[tuple[str, int]]) -> None:
-        sources, position = list[Piece](), 0
-        for number, (key, length) in enumerate(parts):  # As pieces of the concatenated file.
-            name = self.assemble(key, length, is_published=False).name
-            span = ByteRange(position, position + length)
-            if length:
-                sources.append(Piece(number, 0, span, name, NO_STAMP))
-            position = span.end
-        whole = ByteRange(0, position)
-        file = replace(file, length=whole.length)
-        if whole.length > file.grid.first_bytes:
-            self._fill(
-                lambda: self._missing(file, whole),
-                lambda cell: self._cells.compose(file, cell, sources),
-            )
-        elif whole.length and not covers(self._catalog.pieces(file.key, 0), whole):
-            with self._cells.joined(sources, whole) as spool:
-                self._cells.put_piece(file.key, 0, whole, spool.slice(whole))
+    @contextmanager
+    def renewed(self) -> Iterator[None]:
+        """Renew the lease until the context ends, and release it then."""
+        is_over = Event()
 
-    def _fill(self, missing: Callable[[], list[int]], fill: Callable[[int], bool]) -> None:
-        """Make parts until none is missing; other nodes may do the same."""
-        fewest, deadline = math.inf, 0.0
+        def renew() -> None:
+            while not is_over.wait(RENEWED_SECONDS):
+                try:
+                    self.is_lost = not self.take()
+                except UploadError:
+                    self.is_lost = time.monotonic() > self._ends_at
+                if self.is_lost:
+                    return
 
-        def try_to_fill(cell: int) -> bool:
-            try:
-                return fill(cell)
-            except NoSpoolRoom:  # Other parts use the room now.
-                return False
-
-        while cells := missing():
-            if len(cells) < fewest:
-                fewest, deadline = len(cells), time.monotonic() + SEALING_SECONDS
-            elif time.monotonic() > deadline:
-                raise ServerBusy("The file's parts could not be made in time.")
-            if all([*self._filling.map(try_to_fill, cells)]):
-                continue
-            with without_slot():
-                time.sleep(_POLL_SECONDS)
-
-    def _missing(self, file: StoredFile, whole: ByteRange) -> list[int]:
-        """Cells without a part."""
-        stored = {part.cell: part.length for part in self._catalog.parts(file.key)}
-        return [
-            cell.number
-            for cell in file.grid.cells(whole)
-            if stored.get(cell.number) != cell.span.length
-        ]
-
-    def _unsealed(self, file: StoredFile, whole: ByteRange) -> list[int]:
-        """Cells whose part must be made from pieces; raises `BytesLost` if bytes are missing.
-
-        A part stays if the newer pieces do not cover its cell: two requests sent the same bytes.
-        """
-        missing = set(self._missing(file, whole))
-        loose = {piece.cell for piece in self._catalog.loose(file.key)}
-        found = []
-        for number in sorted(missing | loose):
-            span = file.cell(number).span
-            if span.length and covers(self._catalog.pieces(file.key, number), span):
-                found.append(number)
-            elif number in missing:
-                raise BytesLost(file.key)
-        return found
-
-    def _complete(self, file: StoredFile, whole: ByteRange) -> Whole:
-        """Complete the multipart upload; makes missing parts from pieces. Raises `BytesLost`."""
-        for _ in range(COMPLETION_TRIES):
-            self._fill(
-                lambda: self._unsealed(file, whole), lambda cell: self._cells.seal(file, cell)
-            )
-            stored = {part.cell: part for part in self._catalog.parts(file.key)}
-            try:
-                parts = [stored[cell.number] for cell in file.grid.cells(whole)]
-            except KeyError:  # Another request has just finished the file.
-                raise BytesLost(file.key) from None
-            # Sealing may have begun the multipart upload.
-            multipart = self._catalog.require(file.key).multipart
-            if multipart is None:
-                raise BytesLost(file.key)
-            try:
-                wanted = [(part.number, part.stamp) for part in parts]
-                bucket = self._bucket.within(COMPLETING_SECONDS)
-                bucket.complete_multipart(multipart.name, multipart.id, wanted)
-                return Whole(multipart.name, unread_crc32c(parts))
-            except MultipartGone as error:
-                raise BytesLost(file.key) from error
-            except PartsDiffer:
-                self._mend(file.key, multipart, parts)
-        raise StorageFailed("The object store does not have the parts that it has confirmed.")
-
-    def _mend(self, key: str, multipart: Multipart, parts: Sequence[Part]) -> None:
-        """Drop parts that differ from the confirmed ones: a late request may have replaced one."""
-        listed = {
-            each.number: each for each in self._bucket.list_parts(multipart.name, multipart.id)
-        }
-        for part in parts:
-            found = listed.get(part.number)
-            if found is not None and found.stored.etag == part.stamp.etag:
-                continue
-            # If the store encrypts, the same bytes may get another ETag, but never another CRC.
-            is_same = (
-                found is not None
-                and found.length == part.length
-                and found.stored.crc32c == part.stamp.crc32c != ""
-            )
-            new = found.stored if found and is_same else None
-            self._catalog.mend(key, part, new)
+        thread = Thread(target=renew, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()  # It must not take the lease again.
+            with suppress(UploadError):  # If this fails, the lease expires.
+                self._catalog.release(self._key, self.token)

@@ -11,8 +11,8 @@ from io import RawIOBase
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from app.core.cells import Stamp, is_crc32c
 from app.core.errors import StorageFailed
+from app.core.pieces import Stamp, is_crc32c
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.caller import MultipartGone, Refused, S3Caller
@@ -274,14 +274,12 @@ class Bucket:
         url = self.caller.address.url(name, query)
         return self.caller.botocore().presigned("GET", url, {}, seconds)
 
-    def presign_part(
-        self, name: str, multipart_id: str, number: int, promised: PromisedBytes, seconds: int
-    ) -> str:
-        """Returns a URL that stores exactly these bytes as a part.
+    def presign_put(self, name: str, promised: PromisedBytes, seconds: int) -> str:
+        """Returns a URL that stores exactly these bytes as an object.
 
         The request must have the header `x-amz-checksum-crc32c` as given here.
         """
-        url = self.caller.address.url(name, _part(multipart_id, number))
+        url = self.caller.address.url(name, {})
         return self.caller.botocore().presigned("PUT", url, promised.headers, seconds)
 
     def let_pages_store(self, *origins: str) -> None:

@@ -1,32 +1,30 @@
-"""Catalog of a bucket: the rows of files, their pieces, parts and claims, and of garbage.
+"""Catalog of a bucket: the rows of files, their pieces and parts, and of garbage.
 
-Several nodes may share them. A chunk runs two or three of these statements, regardless of the
-file's size. Object names are never reused: the transaction that replaces or removes a row also
-records the object to delete.
+Several nodes may share them. Object names are never reused: the transaction that replaces or
+removes a row also records the object to delete. An object is announced as garbage before it is
+put, and the transaction that adds its row takes the announcement back, so that an interruption at
+any point leaves no unknown object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from app.core.cells import (
+from app.core.pieces import (
+    MOST_PIECE_BYTES,
     UNKNOWN_ID,
-    Claim,
+    URL_SECONDS,
     Garbage,
-    Grid,
     Multipart,
     Part,
     Piece,
-    PieceTotals,
     Stamp,
     StoredFile,
-    part_number,
-    span_of,
 )
 from app.core.ranges import ByteRange
 from app.db.engine import Database
@@ -35,19 +33,155 @@ from app.db.sql import upsert_into
 from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
+from app.db.tables import stored_parts as parts
 from app.db.tables import stored_pieces as pieces
 from app.storage.base import BytesLost
-from app.storage.s3 import catalog_statements as statements
 
-PIECE_LEASE = timedelta(hours=1)
-"""An object not stored within this time is garbage. No request waits for this lease to end."""
+ANNOUNCED_FOR = timedelta(hours=1)
+"""An object whose row is not added within this time is garbage."""
+
+FILES = "files/"
+"""Prefix of the objects that have a whole file."""
+
+PIECES = "pieces/"
+DIRECT = "direct/"
+"""Prefixes of the objects that have some bytes of a file; clients put the second kind themselves,
+and could replace them while their URL is valid."""
+
+PUT_FOR = timedelta(seconds=URL_SECONDS) + ANNOUNCED_FOR
+"""How long an object that a client puts itself is not deleted: it could put it again."""
+
+READ_FOR = timedelta(minutes=5)
+"""How long the pieces of a file stay after it has become one object: they may still be read."""
+
+SURE = timedelta(minutes=1)
+"""An announcement that ends so soon counts as ended: nodes' clocks may differ a little."""
+
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 RETRY_DELAY = timedelta(hours=1)
 """Pause before retrying a deletion that the store refused."""
 
+PAGE = 1000
+"""Page size, in rows, for reading a table of any length."""
 
-class _CannotJoin(Exception):
-    """Rolls the transaction back."""
+_LONGEST_PIECE = 2 * MOST_PIECE_BYTES
+"""No piece is longer: those of a file of 5 TiB have a little over 1 GiB."""
+
+_KEY: sa.BindParameter[Any] = sa.bindparam("of_key", type_=files.c.key.type)
+_IS_OPEN = sa.and_(files.c.key == _KEY, files.c.name.is_(None))
+_IS_LEASED = sa.and_(_IS_OPEN, files.c.leased_by == sa.bindparam("token"))
+
+# ---- statements ----------------------------------------------------------------------------------
+
+_COUNTED: dict[str, Any] = {"preserve_rowcount": True}
+"""Without this option, the number of inserted rows is unknown on PostgreSQL."""
+
+_FILE = sa.select(files).where(files.c.key == _KEY)
+
+_ANNOUNCE = (
+    sa.insert(garbage)
+    .from_select(
+        ["name", "due_at"],
+        sa.select(
+            sa.bindparam("object", type_=garbage.c.name.type), sa.bindparam("due", type_=Instant)
+        ).where(sa.select(files.c.key).where(_IS_OPEN).exists()),
+    )
+    .execution_options(**_COUNTED)
+)
+
+_CONFIRM = sa.delete(garbage).where(
+    garbage.c.name == sa.bindparam("object", type_=garbage.c.name.type),
+    garbage.c.due_at > sa.bindparam("sure", type_=Instant),  # Else a sweep may have read the row.
+)
+
+_ADD_PIECE = (
+    sa.insert(pieces)
+    .from_select(
+        ["key", "start", "end", "name", "crc32c"],
+        sa.select(
+            files.c.key,
+            sa.bindparam("begin", type_=pieces.c.start.type),
+            sa.bindparam("stop", type_=pieces.c.end.type),
+            sa.bindparam("object", type_=pieces.c.name.type),
+            sa.bindparam("checksum", type_=pieces.c.crc32c.type),
+        )
+        .where(_IS_OPEN)
+        .with_for_update(read=True),
+    )
+    .execution_options(**_COUNTED)
+)
+
+_PIECES = (
+    sa.select(pieces)
+    .where(pieces.c.key == _KEY)
+    .where(pieces.c.start > sa.bindparam("position") - _LONGEST_PIECE)
+    .where(pieces.c.start < sa.bindparam("stop", type_=pieces.c.start.type))
+    .where(pieces.c.end > sa.bindparam("position"))
+    .order_by(pieces.c.start, pieces.c.id)
+    .limit(PAGE)
+)
+"""Pieces with bytes of a range, in the order of their first ones."""
+
+_ADD_PART = (
+    sa.insert(parts)
+    .from_select(
+        ["key", "number", "end", "etag", "crc32c"],
+        sa.select(
+            files.c.key,
+            *(
+                sa.bindparam(f"part_{column}", type_=parts.c[column].type)
+                for column in ("number", "end", "etag", "crc32c")
+            ),
+        ).where(_IS_LEASED),
+    )
+    .execution_options(**_COUNTED)
+)
+
+_LOCK_SHARED = (
+    sa.select(pieces.c.id)
+    .where(pieces.c.name.in_(sa.select(pieces.c.name).where(pieces.c.key == _KEY)))
+    .order_by(pieces.c.id)
+    .with_for_update()
+)
+"""Locks all rows of the objects of a file: of two files that share one, the last deletes it."""
+
+_other = pieces.alias("other")
+_IS_SHARED = (
+    sa.select(_other.c.id).where(_other.c.name == pieces.c.name, _other.c.key != _KEY).exists()
+)
+_IS_KEPT = pieces.c.name == sa.bindparam("kept", type_=pieces.c.name.type)
+
+_DISCARD_PIECES = sa.insert(garbage).from_select(
+    ["name", "due_at"],
+    sa.select(
+        pieces.c.name,
+        sa.case(
+            (pieces.c.name.startswith(DIRECT), sa.bindparam("late", type_=Instant)),
+            else_=sa.bindparam("due", type_=Instant),
+        ),
+    ).where(pieces.c.key == _KEY, ~_IS_KEPT, ~_IS_SHARED),
+)
+
+_DISCARD_MULTIPART = sa.insert(garbage).from_select(
+    ["name", "multipart_id", "due_at"],
+    sa.select(
+        files.c.multipart_name, files.c.multipart_id, sa.bindparam("now", type_=Instant)
+    ).where(
+        files.c.key == _KEY,
+        files.c.multipart_id.is_not(None),
+        files.c.multipart_name != sa.bindparam("kept", type_=files.c.name.type),
+    ),
+)
+
+_DELETE_PIECES = sa.delete(pieces).where(
+    pieces.c.key == _KEY,
+    ~sa.and_(_IS_KEPT, _IS_SHARED),  # Its row keeps it from going with another file.
+)
+_DELETE_PARTS = sa.delete(parts).where(parts.c.key == _KEY)
+_DELETE_FILE = sa.delete(files).where(files.c.key == _KEY)
+
+# ---- catalog -------------------------------------------------------------------------------------
 
 
 class BucketCatalog:
@@ -57,15 +191,16 @@ class BucketCatalog:
     """
 
     def __init__(self, database: Database, clock: Clock = utc_now) -> None:
+        self.database = database
         self.inventory = BucketInventory(database, clock)
-        self._database = database
         self._clock = clock
 
-    def reserve(self, key: str, grid: Grid, length: int | None) -> None:
+    # ---- files
+
+    def reserve(self, key: str, length: int | None) -> None:
         """Add a file; the length of an existing file can only grow."""
-        values = {"key": key, "cell_bytes": grid.cell_bytes, "length": length}
-        values |= {"is_published": False, "active_at": self._clock()}
-        with self._database.one_statement() as connection:
+        values = {"key": key, "length": length, "is_published": False, "active_at": self._clock()}
+        with self.database.one_statement() as connection:
             new = upsert_into(files, connection.dialect.name).values(values)
             connection.execute(
                 new.on_conflict_do_update(
@@ -77,20 +212,13 @@ class BucketCatalog:
 
     def file(self, key: str) -> StoredFile | None:
         """Returns a file; None if there is none."""
-        rows = self._read(statements.FILE, {"of_key": key})
+        rows = self._read(_FILE, {"of_key": key})
         if not rows:
             return None
         row = rows[0]
         is_begun = row.multipart_id is not None
-        return StoredFile(
-            key=row.key,
-            grid=Grid(row.cell_bytes),
-            length=row.length,
-            name=row.name,
-            is_published=row.is_published,
-            multipart=Multipart(row.multipart_name, row.multipart_id) if is_begun else None,
-            crc32c=row.crc32c,
-        )
+        multipart = Multipart(row.multipart_name, row.multipart_id) if is_begun else None
+        return StoredFile(row.key, row.length, row.name, row.is_published, multipart)
 
     def require(self, key: str) -> StoredFile:
         """Returns a file; raises `BytesLost` if there is none."""
@@ -106,186 +234,6 @@ class BucketCatalog:
             raise BytesLost(key)
         return file
 
-    def intend_multipart(self, name: str) -> None:
-        """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
-        due_at = self._clock() + PIECE_LEASE
-        row = {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at}
-        self._run(sa.insert(garbage), row)
-
-    def begin_multipart(self, key: str, multipart: Multipart) -> Multipart | None:
-        """Record the multipart upload of a file; returns the one that was recorded first.
-
-        Returns None if the file is gone or is one object already, or if the intent is so old that a
-        sweep may have aborted the multipart upload.
-        """
-        values = {"multipart": multipart.name, "multipart_number": multipart.id}
-        place = {"of_key": key, "now": self._clock()}
-        with self._database.write() as connection:
-            if connection.execute(statements.NOTE_MULTIPART, {**place, **values}).rowcount:
-                connection.execute(statements.FORGET_INTENT, {"multipart": multipart.name})
-                return multipart
-        found = self.file(key)
-        return None if found is None or found.name is not None else found.multipart
-
-    def intend(self, key: str, cell: int, span: ByteRange, name: str) -> int | None:
-        """Announce an object with some bytes of a cell; returns the id of its piece.
-
-        Returns None if the file is gone or is one object already.
-        """
-        place = {"of_key": key, "in_cell": cell, "begin": span.start, "stop": span.end}
-        values = {**place, "object": name, "until": self._clock() + PIECE_LEASE}
-        try:
-            with self._database.one_statement() as connection:
-                found: int | None = connection.execute(statements.INTEND, values).scalar()
-        except IntegrityError:  # The file was removed as this ran.
-            return None
-        return found
-
-    def withdraw(self, piece_id: int, name: str) -> None:
-        """Withdraw an announcement that was not committed; a later sweep removes its object."""
-        row = {"name": name, "due_at": self._clock() + PIECE_LEASE}
-        with self._database.write() as connection:
-            connection.execute(sa.delete(pieces).where(pieces.c.id == piece_id))
-            connection.execute(sa.insert(garbage), row)
-
-    def commit(self, piece_id: int, key: str, cell: int, stamp: Stamp) -> PieceTotals | None:
-        """Record that the object is stored; returns the new totals of the cell's pieces.
-
-        Pieces are counted after the change: of two that fill a cell together, at least one sees
-        both. Returns None if the call came too late: a sweep may have removed the object.
-        """
-        values = {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
-        with self._database.one_statement() as connection:
-            if connection.execute(statements.COMMIT, values).first() is None:
-                return None
-            place = {"of_key": key, "in_cell": cell}
-            count, length = connection.execute(statements.TOTALS, place).one()
-        return PieceTotals(count, int(length))
-
-    def is_joinable(self, key: str, pieces: Sequence[Piece]) -> bool:
-        """Whether no other piece, stored or being stored, overlaps these and came between them."""
-        return not self._read(statements.BETWEEN, _between(key, pieces))
-
-    def join(self, piece_id: int, joined: Sequence[Piece], key: str, stamp: Stamp) -> bool:
-        """Replace the joined pieces with one stored object that has their bytes.
-
-        It counts as the newest of them. Their objects are deleted later, since they may still be
-        read. Returns False if the call came too late, if one of the pieces is gone, or if another
-        piece that overlaps them came between them: the object would hide newer bytes, or be hidden.
-        """
-        values = {**_between(key, joined), "until": self._clock() + PIECE_LEASE}
-        values |= {"piece": piece_id, "tag": stamp.etag, "checksum": stamp.crc32c}
-        try:
-            with self._database.write() as connection:
-                # With the lock, every piece with a lower id than a new one is visible.
-                if connection.execute(statements.LOCKED_OPEN_FILE, values).first() is None:
-                    raise _CannotJoin
-                connection.execute(statements.DISCARD_JOINED, values)
-                if connection.execute(statements.DELETE_JOINED, values).rowcount != len(joined):
-                    raise _CannotJoin
-                if connection.execute(statements.BETWEEN, values).first() is not None:
-                    raise _CannotJoin
-                if connection.execute(statements.REPLACE_JOINED, values).rowcount != 1:
-                    raise _CannotJoin
-        except _CannotJoin:
-            return False
-        return True
-
-    def pieces(self, key: str, cell: int) -> list[Piece]:
-        """Stored pieces of a cell, oldest first."""
-        rows = self._read(statements.PIECES, {"of_key": key, "in_cell": cell})
-        return [_piece(row) for row in rows]
-
-    def loose(self, key: str) -> list[Piece]:
-        """Stored pieces of a file whose bytes are not in any part."""
-        return [_piece(row) for row in self._read(statements.LOOSE, {"of_key": key})]
-
-    def claim(self, key: str, cell: int, token: str, lease: timedelta) -> Claim | None:
-        """Claim a cell; None while it is claimed, or if the file is gone or one object."""
-        now = self._clock()
-        values = {"of_key": key, "in_cell": cell, "claimed_by": token, "until": now + lease}
-        try:
-            with self._database.one_statement() as connection:
-                row = connection.execute(
-                    statements.claim(connection.dialect.name), {**values, "now": now}
-                ).first()
-        except IntegrityError:  # The file was removed as this ran.
-            return None
-        if row is None:
-            return None
-        epoch, through = row
-        return Claim(key, cell, token, part_number(cell, epoch), int(through))
-
-    def renew(self, claim: Claim, lease: timedelta) -> bool:
-        """Renew the lease of a claim; False if the claim was taken over."""
-        values = {**_of(claim), "until": self._clock() + lease}
-        return self._run(statements.RENEW, values) == 1
-
-    def seal(self, claim: Claim, length: int, stamp: Stamp) -> bool:
-        """Record the stored cell and end the claim; False if the claim was lost."""
-        part = {"number": claim.number, "bytes": length, "last_piece": claim.through}
-        values = {**part, "tag": stamp.etag, "checksum": stamp.crc32c}
-        return self._run(statements.SEAL, {**_of(claim), **values}) == 1
-
-    def release(self, claim: Claim) -> None:
-        """End a claim without a part; does nothing if it has ended."""
-        self._run(statements.RELEASE, _of(claim))
-
-    def offer(self, key: str, cells: Collection[int], *, seconds: float) -> set[int]:
-        """Returns the cells that no request has begun to store; returns each cell only once, ever.
-
-        If there are any, the file does not count as idle for `seconds`.
-        """
-        now = self._clock()
-        rows = [{"of_key": key, "in_cell": cell, "now": now} for cell in sorted(cells)]
-        try:
-            with self._database.write() as connection:
-                offering = statements.offer(connection.dialect.name)
-                offered = [connection.execute(offering, row).scalar() for row in rows]
-                found = {cell for cell in offered if cell is not None}
-                if found:
-                    until = now + timedelta(seconds=seconds)
-                    connection.execute(statements.KEEP, {"of_key": key, "until": until})
-        except IntegrityError:  # The file was removed as this ran.
-            return set()
-        return found
-
-    def place(self, key: str, parts: Sequence[Part]) -> bool:
-        """Record cells that a client has stored, under part numbers that no claim uses.
-
-        They supersede all earlier pieces, regardless of `through`. Returns False if the file is
-        gone or is one object already.
-        """
-        now = self._clock()
-        rows = [
-            {
-                "of_key": key,
-                "in_cell": part.cell,
-                "number": part.number,
-                "now": now,
-                "bytes": part.length,
-                "tag": part.stamp.etag,
-                "checksum": part.stamp.crc32c,
-            }
-            # A fixed order prevents a deadlock between two nodes.
-            for part in sorted(parts, key=lambda part: part.cell)
-        ]
-        try:
-            with self._database.write() as connection:
-                placing = statements.placing(connection.dialect.name)
-                return None not in [connection.execute(placing, row).first() for row in rows]
-        except IntegrityError:  # The file was removed as this ran.
-            return False
-
-    def parts(self, key: str) -> list[Part]:
-        """Stored cells of a file, in order."""
-        return [_part(row) for row in self._read(statements.PARTS, {"of_key": key})]
-
-    def part(self, key: str, cell: int) -> Part | None:
-        """One stored cell."""
-        rows = self._read(statements.PART, {"of_key": key, "in_cell": cell})
-        return _part(rows[0]) if rows else None
-
     def add_whole(self, wholes: Sequence[tuple[str, str, int]]) -> None:
         """Add files of one object each, as key, name and length, before the objects are put.
 
@@ -294,10 +242,10 @@ class BucketCatalog:
         """
         common = {"is_published": False, "active_at": self._clock()}
         rows = [
-            {"key": key, "name": name, "length": length, "cell_bytes": 0, **common}
+            {"key": key, "name": name, "length": length, **common}
             for key, name, length in sorted(wholes)
         ]
-        with self._database.one_statement() as connection:
+        with self.database.one_statement() as connection:
             new = upsert_into(files, connection.dialect.name)
             known = {name: new.excluded[name] for name in ("name", "length")}
             connection.execute(
@@ -307,22 +255,33 @@ class BucketCatalog:
                 rows,
             )
 
-    def finish(
-        self, key: str, name: str, length: int, *, is_published: bool, crc32c: str | None = None
-    ) -> bool:
-        """Record the object that has the whole file, and its CRC32C; returns whether it was new.
+    def finish(self, key: str, name: str, length: int, token: str | None = None) -> bool:
+        """Publish the object that has the whole file; False if another one was recorded before.
 
-        All pieces and parts of the file become garbage.
+        With a token, the object is that of the file's multipart upload, and the call returns False
+        as well if the lease or the multipart upload is another one by now. Without, it is a single
+        piece or was announced. The file's pieces, parts and multipart upload become garbage, except
+        the object itself. Raises `BytesLost` if a sweep may have deleted it.
         """
-        values = {"object": name, "bytes": length, "published": is_published, "checksum": crc32c}
-        kept = {"of_key": key, "kept": name, "now": self._clock()}
-        with self._database.write() as connection:
-            if not connection.execute(statements.FINISH, {"of_key": key, **values}).rowcount:
+        now = self._clock()
+        change = sa.update(files).where(_IS_OPEN)
+        if token is not None:
+            change = change.where(files.c.leased_by == token, files.c.multipart_name == name)
+        change = change.values(name=name, length=length, is_published=True, leased_by=None)
+        values = {"of_key": key, "kept": name, "now": now, "due": now + READ_FOR}
+        values["late"] = now + PUT_FOR
+        with self.database.write() as connection:
+            if not connection.execute(change, {"of_key": key}).rowcount:
                 return False
-            connection.execute(statements.DISCARD_MULTIPART, kept)
-            connection.execute(statements.DISCARD_PIECES, kept)
-            connection.execute(statements.DELETE_PIECES, kept)
-            connection.execute(statements.DELETE_CELLS, kept)
+            if token is None:
+                has_piece = sa.select(pieces.c.id).where(
+                    pieces.c.key == _KEY, pieces.c.name == name
+                )
+                is_piece = connection.execute(has_piece, {"of_key": key}).first() is not None
+                confirmed = connection.execute(_CONFIRM, {"object": name, "sure": now + SURE})
+                if not is_piece and not confirmed.rowcount:
+                    raise BytesLost(key)
+            _discard_rest(connection, values)
         return True
 
     def publish(self, keys: Sequence[str]) -> int:
@@ -333,28 +292,213 @@ class BucketCatalog:
     def remove(self, key: str, *, also_published: bool) -> list[Garbage]:
         """Delete a file's rows; returns the garbage to remove from the bucket now. Repeatable."""
         now = self._clock()
-        values = {"of_key": key, "kept": "", "now": now, "lease_end": now + PIECE_LEASE}
-        with self._database.write() as connection:
-            # The lock keeps others from adding a piece or claim until the commit.
-            found = connection.execute(statements.FILE.with_for_update(), values).first()
+        with self.database.write() as connection:
+            # The lock keeps others from adding a piece until the commit.
+            found = connection.execute(_FILE.with_for_update(), {"of_key": key}).first()
             if found is None or (found.is_published and not also_published):
                 return []
-            before = connection.execute(
-                sa.select(sa.func.coalesce(sa.func.max(garbage.c.id), 0))
-            ).scalar()
-            values["kept"] = found.name or ""
-            for statement in statements.REMOVE:
-                connection.execute(statement, values)
-            query = sa.select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
-            own = query.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
+            newest = sa.select(sa.func.coalesce(sa.func.max(garbage.c.id), 0))
+            before = connection.execute(newest).scalar()
+            if found.leased_by is not None:  # Its holder may still store a part.
+                late = {"of_key": key, "kept": "", "now": now + ANNOUNCED_FOR}
+                connection.execute(_DISCARD_MULTIPART, late)
+            values = {"of_key": key, "kept": "", "now": now, "due": now, "late": now + PUT_FOR}
+            _discard_rest(connection, values)
+            is_shared = sa.select(pieces.c.id).where(pieces.c.name == found.name).limit(1)
+            if found.name is not None and connection.execute(is_shared).first() is None:
+                rows = [{"name": found.name, "due_at": now}]
+                if not found.is_published:  # Its row is added before its object is put.
+                    rows.append({"name": found.name, "due_at": now + ANNOUNCED_FOR})
+                connection.execute(sa.insert(garbage), rows)
+            connection.execute(_DELETE_FILE, {"of_key": key})
+            due = sa.select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
+            own = due.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
             return [_garbage(row) for row in connection.execute(own)]
 
     def remove_unused(self, key: str) -> None:
-        """Delete the row of a file that has no stored bytes."""
+        """Delete the row of a file that has no bytes, neither stored nor being stored."""
+        has_pieces = sa.select(pieces.c.id).where(pieces.c.key == _KEY).exists()
+        is_put = [garbage.c.name.startswith(f"{folder}{key}.") for folder in (PIECES, DIRECT)]
+        is_announced = sa.and_(garbage.c.due_at > self._clock(), sa.or_(*is_put))
+        is_used = sa.or_(has_pieces, sa.select(garbage.c.id).where(is_announced).exists())
+        unused = _DELETE_FILE.where(
+            files.c.name.is_(None), files.c.multipart_id.is_(None), ~is_used
+        )
         try:
-            self._run(statements.DELETE_UNUSED, {"of_key": key})
-        except IntegrityError:  # Another transaction has just added such a row.
+            self._run(unused, {"of_key": key})
+        except IntegrityError:  # Another transaction has just added a piece.
             return
+
+    # ---- pieces
+
+    def announce(self, key: str, name: str, *, seconds: float = 0) -> None:
+        """Announce an object of a file, to be recorded within `ANNOUNCED_FOR` and `seconds`.
+
+        Raises `BytesLost` if the file is gone or is one object already.
+        """
+        due = self._clock() + ANNOUNCED_FOR + timedelta(seconds=seconds)
+        if not self._run(_ANNOUNCE, {"of_key": key, "object": name, "due": due}):
+            raise BytesLost(key)
+
+    def announced(self, prefix: str) -> list[str]:
+        """Names of announced objects that begin with `prefix` and may still be recorded."""
+        query = sa.select(garbage.c.name).where(garbage.c.due_at > self._clock())
+        with self.database.read() as connection:
+            is_named = garbage.c.name.startswith(prefix, autoescape=True)
+            return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))
+
+    def touch(self, key: str, seconds: float) -> None:
+        """An unfinished file does not count as idle for that long."""
+        until = self._clock() + timedelta(seconds=seconds)
+        self._run(sa.update(files).where(_IS_OPEN).values(active_at=until), {"of_key": key})
+
+    def add(self, connection: sa.Connection, key: str, found: Sequence[Piece]) -> None:
+        """Add the rows of stored objects, in a transaction that holds the lock of the upload.
+
+        Rows of one file are thus added one after another, and each byte keeps the value that the
+        first one gave it. Raises `BytesLost` if the file is gone or is one object, or if it is so
+        late that a sweep may have deleted an object.
+        """
+        sure = self._clock() + SURE
+        for piece in found:
+            name, span = {"object": piece.name}, piece.span
+            place = {"of_key": key, "begin": span.start, "stop": span.end}
+            try:
+                is_known = connection.execute(_CONFIRM, {**name, "sure": sure}).rowcount
+                row = {**name, **place, "checksum": piece.crc32c}
+                if not is_known or not connection.execute(_ADD_PIECE, row).rowcount:
+                    raise BytesLost(key)
+            except IntegrityError as error:  # The file was removed as this ran.
+                raise BytesLost(key) from error
+
+    def add_alone(self, key: str, found: Sequence[Piece]) -> None:
+        """Add rows in a transaction of their own, for a file that no other request writes."""
+        with self.database.write() as connection:
+            self.add(connection, key, found)
+
+    def share(self, key: str, sources: Mapping[str, Sequence[Piece]]) -> None:
+        """Add rows for objects of other files to a file.
+
+        `sources` has the pieces by the keys of those files. Raises `BytesLost` if one is gone. Does
+        nothing if the file is one object already.
+        """
+        with self.database.write() as connection:
+            is_open = sa.select(files.c.key).where(_IS_OPEN).with_for_update()
+            if connection.execute(is_open, {"of_key": key}).first() is None:
+                return
+            for of_key, shared in sources.items():
+                locked = sa.select(files.c.key).where(files.c.key == _KEY)
+                locked = locked.with_for_update(read=True, key_share=True)
+                names = sa.select(pieces.c.name).where(pieces.c.key == _KEY)
+                if connection.execute(locked, {"of_key": of_key}).first() is None:
+                    raise BytesLost(of_key)
+                known = set(connection.scalars(names, {"of_key": of_key}))
+                if not known.issuperset(piece.name for piece in shared):
+                    raise BytesLost(of_key)
+                for piece in shared:
+                    row = {"of_key": key, "begin": piece.span.start, "stop": piece.span.end}
+                    row |= {"object": piece.name, "checksum": piece.crc32c}
+                    if not connection.execute(_ADD_PIECE, row).rowcount:
+                        raise BytesLost(key)
+
+    def pieces(self, key: str, span: ByteRange) -> tuple[list[Piece], int]:
+        """Pieces with bytes from `span.start` on, and how far the list is complete.
+
+        At most `PAGE` of them; the second value is `span.end` if there are no more.
+        """
+        place = {"of_key": key, "position": span.start, "stop": span.end}
+        rows = self._read(_PIECES, place)
+        found = [Piece(row.id, ByteRange(row.start, row.end), row.name, row.crc32c) for row in rows]
+        if len(found) < PAGE:
+            return found, span.end
+        return found, max(found[-1].span.start, span.start + 1)
+
+    def end(self, key: str) -> int:
+        """The end of a file's last bytes; 0 if it has none."""
+        query = sa.select(sa.func.max(pieces.c.end)).where(pieces.c.key == _KEY)
+        return int(self._read(query, {"of_key": key})[0][0] or 0)
+
+    # ---- one object
+
+    def lease(self, key: str, token: str, seconds: float) -> bool:
+        """Take or renew the right to make a file one object; False while another token has it."""
+        now = self._clock()
+        is_free = sa.or_(
+            files.c.leased_by.is_(None),
+            files.c.leased_by == token,
+            files.c.leased_until < now,
+        )
+        change = sa.update(files).where(_IS_OPEN, is_free)
+        until = now + timedelta(seconds=seconds)
+        values = change.values(leased_by=token, leased_until=until)
+        return self._run(values, {"of_key": key}) == 1
+
+    def release(self, key: str, token: str) -> None:
+        """End a lease; does nothing if another token has it."""
+        self._run(sa.update(files).where(_IS_LEASED).values(leased_by=None), _of(key, token))
+
+    def announce_multipart(self, name: str) -> None:
+        """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
+        due_at = self._clock() + ANNOUNCED_FOR
+        self._run(sa.insert(garbage), {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at})
+
+    def begin_multipart(self, key: str, token: str, multipart: Multipart) -> bool:
+        """Record the multipart upload of a file; False if the lease is lost or it is too late."""
+        change = sa.update(files).where(_IS_LEASED, files.c.multipart_id.is_(None))
+        values = change.values(multipart_name=multipart.name, multipart_id=multipart.id)
+        with self.database.write() as connection:
+            known = {"object": multipart.name, "sure": self._clock() + SURE}
+            if not connection.execute(_CONFIRM, known).rowcount:
+                return False
+            if connection.execute(values, _of(key, token)).rowcount:
+                return True
+            connection.execute(sa.insert(garbage), [_discarded(multipart, self._clock())])
+            return False
+
+    def forget_multipart(self, key: str, token: str) -> None:
+        """Leave the multipart upload of a file and its parts to the next sweep."""
+        with self.database.write() as connection:
+            is_held = sa.select(files).where(_IS_LEASED).with_for_update()
+            if connection.execute(is_held, _of(key, token)).first() is None:
+                return
+            for due_at in (self._clock(), self._clock() + ANNOUNCED_FOR):
+                # Twice: another node may be about to complete it.
+                discarded = {"of_key": key, "kept": "", "now": due_at}
+                connection.execute(_DISCARD_MULTIPART, discarded)
+            connection.execute(_DELETE_PARTS, {"of_key": key})
+            none = {"multipart_name": None, "multipart_id": None}
+            connection.execute(sa.update(files).where(_IS_LEASED).values(none), _of(key, token))
+
+    def add_parts(self, key: str, token: str, found: Sequence[Part]) -> bool:
+        """Record stored parts; False if the lease was lost."""
+        rows = [
+            {
+                **_of(key, token),
+                "part_number": part.number,
+                "part_end": part.end,
+                "part_etag": part.stamp.etag,
+                "part_crc32c": part.stamp.crc32c,
+            }
+            for part in found
+        ]
+        try:
+            with self.database.write() as connection:
+                return all(connection.execute(_ADD_PART, row).rowcount for row in rows)
+        except IntegrityError:  # Another holder of the lease has made one of them.
+            return False
+
+    def parts(self, key: str) -> list[Part]:
+        """The stored parts of a file, in order."""
+        query = sa.select(parts).where(parts.c.key == _KEY).order_by(parts.c.number)
+        return [_part(row) for row in self._read(query, {"of_key": key})]
+
+    def last_part(self, key: str) -> Part | None:
+        """The stored part of a file with the highest number."""
+        query = sa.select(parts).where(parts.c.key == _KEY).order_by(parts.c.number.desc())
+        rows = self._read(query.limit(1), {"of_key": key})
+        return _part(rows[0]) if rows else None
+
+    # ---- garbage
 
     def discard(self, name: str, multipart_id: str | None = None) -> None:
         """Leave an object or an unfinished multipart upload to the next sweep."""
@@ -362,74 +506,52 @@ class BucketCatalog:
         self._run(sa.insert(garbage), row)
 
     def garbage(self, limit: int) -> list[Garbage]:
-        """Returns due garbage, including objects whose lease ended before they were stored."""
-        now = {"now": self._clock()}
-        late = sa.select(pieces.c.name, statements.NOW).where(statements.IS_LATE)
-        due = sa.select(garbage).where(garbage.c.due_at <= now["now"]).order_by(garbage.c.id)
-        with self._database.write() as connection:
-            # Lock first: a piece committed right now either stays, or its commit finds no row.
-            found = connection.execute(
-                sa.select(pieces.c.id)
-                .where(statements.IS_LATE)
-                .limit(limit)
-                .with_for_update(skip_locked=True),
-                now,
-            )
-            gone = [row.id for row in found]
-            connection.execute(
-                sa.insert(garbage).from_select(
-                    ["name", "due_at"], late.where(pieces.c.id.in_(gone))
-                ),
-                now,
-            )
-            connection.execute(sa.delete(pieces).where(pieces.c.id.in_(gone)))
-            return [_garbage(row) for row in connection.execute(due.limit(limit))]
+        """Returns due garbage, whose announcements can be taken back no more."""
+        due = sa.select(garbage.c.id).where(garbage.c.due_at <= self._clock())
+        some = due.order_by(garbage.c.id).limit(limit).scalar_subquery()
+        claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(due_at=LONG_AGO)
+        with self.database.write() as connection:
+            # Waits for a transaction that takes an announcement back, which is left out then.
+            return [_garbage(row) for row in connection.execute(claim.returning(garbage))]
 
     def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
         """Delete the rows of removed garbage; the failed garbage is due again an hour later."""
         gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(sa.delete(garbage).where(gone))
             if failed:
                 due_at = self._clock() + RETRY_DELAY
                 connection.execute(sa.update(garbage).where(kept).values(due_at=due_at))
 
-    def mend(self, key: str, part: Part, stamp: Stamp | None) -> None:
-        """Correct the stamp of a part, or drop a lost part, unless the part has been replaced."""
-        new = Stamp("", "") if stamp is None else stamp
-        values = {"of_key": key, "in_cell": part.cell, "number": part.number}
-        values |= {"old_tag": part.stamp.etag, "tag": new.etag or None, "checksum": new.crc32c}
-        self._run(statements.MEND, values)
-
     def _read(self, query: sa.Select[Any], values: Mapping[str, object]) -> Sequence[sa.Row[Any]]:
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return connection.execute(query, values).all()
 
     def _run(self, statement: sa.UpdateBase, values: Mapping[str, object]) -> int:
         """Run a statement in a transaction of its own; returns how many rows it changed."""
-        with self._database.one_statement() as connection:
+        with self.database.one_statement() as connection:
             return connection.execute(statement, values).rowcount
 
 
-def _of(claim: Claim) -> dict[str, object]:
-    return {"of_key": claim.key, "in_cell": claim.cell, "claimed_by": claim.token}
+def _of(key: str, token: str) -> dict[str, object]:
+    return {"of_key": key, "token": token}
 
 
-def _between(key: str, joined: Sequence[Piece]) -> dict[str, Any]:
-    """Parameters of the statements that join pieces."""
-    ids, span = [piece.id for piece in joined], span_of(joined)
-    ages = {"joined": ids, "oldest": min(ids), "newest": max(ids)}
-    return {"of_key": key, **ages, "begin": span.start, "stop": span.end}
+def _discarded(multipart: Multipart, now: object) -> dict[str, object]:
+    return {"name": multipart.name, "multipart_id": multipart.id, "due_at": now}
 
 
-def _piece(row: sa.Row[Any]) -> Piece:
-    span = ByteRange(row.start, row.end)
-    return Piece(row.id, row.cell, span, row.name, Stamp(row.etag, row.crc32c))
+def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> None:
+    """Make garbage of a file's pieces and multipart upload, except the object `kept`."""
+    connection.execute(_LOCK_SHARED, values)
+    connection.execute(_DISCARD_MULTIPART, values)
+    connection.execute(_DISCARD_PIECES, values)
+    connection.execute(_DELETE_PIECES, values)
+    connection.execute(_DELETE_PARTS, values)
 
 
 def _part(row: sa.Row[Any]) -> Part:
-    stamp = Stamp(row.etag, row.crc32c)
-    return Part(row.cell, row.part_number, row.length, stamp, int(row.through))
+    return Part(row.number, row.end, Stamp(row.etag, row.crc32c))
 
 
 def _garbage(row: sa.Row[Any]) -> Garbage:
@@ -438,9 +560,19 @@ def _garbage(row: sa.Row[Any]) -> Garbage:
 
 # ---- inventory -----------------------------------------------------------------------------------
 
+_NEEDED = sa.union_all(
+    sa.select(files.c.name).where(files.c.is_published), sa.select(pieces.c.name)
+).subquery()
+"""Names of objects that must be in the bucket."""
 
-PAGE = 1000
-"""Page size, in rows, for reading a table of any length."""
+_POSSIBLE = sa.union_all(
+    sa.select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
+    sa.select(files.c.multipart_name).where(
+        files.c.multipart_name.is_not(None), files.c.multipart_name.is_distinct_from(files.c.name)
+    ),
+    sa.select(garbage.c.name),
+).subquery()
+"""Names of objects that are being stored or are to be removed."""
 
 
 class BucketInventory:
@@ -479,10 +611,9 @@ class BucketInventory:
 
         Names come in byte order.
         """
-        needed, possible = statements.NEEDED, statements.POSSIBLE
         named = sa.union_all(
-            sa.select(needed.c[0].label("name"), sa.literal(1).label("is_needed")),
-            sa.select(possible.c[0], sa.literal(0)),
+            sa.select(_NEEDED.c[0].label("name"), sa.literal(1).label("is_needed")),
+            sa.select(_POSSIBLE.c[0], sa.literal(0)),
         ).subquery()
         with self._database.snapshot() as connection:
             collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
@@ -492,11 +623,11 @@ class BucketInventory:
 
     def is_needed(self, name: str) -> bool:
         """Whether an object of this name must be in the bucket."""
-        return self._is_among([statements.NEEDED], name)
+        return self._is_among([_NEEDED], name)
 
     def is_known(self, name: str) -> bool:
         """Whether any row refers to an object or a multipart upload with this name."""
-        return self._is_among([statements.NEEDED, statements.POSSIBLE], name)
+        return self._is_among([_NEEDED, _POSSIBLE], name)
 
     def _is_among(self, tables: Sequence[Any], name: str) -> bool:
         with self._database.read() as connection:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from crc32c import crc32c
 
-from app.core.cells import Stamp
+from app.core.pieces import Stamp
 
 BLOCK_BYTES = 512 * 1024
 """Block size; a block stays in the CPU cache between reading and encrypting. Reading a spool for

@@ -1,63 +1,66 @@
-"""Direct uploads: clients upload cells to the bucket, with URLs signed here.
+"""Direct uploads: clients put cells into the bucket as pieces, with URLs signed here.
 
-A URL stores one part, with a fixed length and CRC32C, under a part number that the server itself
-never uses. The part counts only once the bucket lists it. Each cell gets only one URL: an aborted
-request may reach the bucket after the next one, and Garage then loses the part. A second request
-for the cell must send its bytes to the server. Once the file is complete or has ended, its
-multipart upload is gone and the URL no longer works.
+A URL stores one object with a fixed length and CRC32C, under a name that is announced and never
+used again. The object counts once its row is added, which needs the announcement. A file is never
+published with such an object, which a client could replace as long as its URL is valid: its bytes
+are copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from app.core.cells import (
+from app.core.crc32c import from_base64
+from app.core.errors import CellNotStored, ChunkMismatch
+from app.core.pieces import (
     URL_SECONDS,
-    Cell,
     CellOffer,
     CellTarget,
-    Grid,
-    Part,
+    Piece,
     PromisedCell,
     StoredFile,
-    direct_part_number,
+    piece_bytes,
 )
-from app.core.errors import CellNotStored, ChunkMismatch
-from app.storage.base import BytesLost
-from app.storage.s3.caller import MultipartGone
-from app.storage.s3.cells import CellStore
-from app.storage.s3.contents import ListedPart, PromisedBytes
+from app.core.ranges import ByteRange
+from app.storage.base import AddRows, BytesLost
+from app.storage.s3.catalog import DIRECT
+from app.storage.s3.contents import PromisedBytes
+from app.storage.s3.pieces import PieceStore, new_name
 
-LISTED_AT_ONCE = 1000
-"""Most parts that a store lists in one response."""
+OFFERS_AT_ONCE = 4
+"""Most URLs of one cell that are valid at the same time; each may store an object."""
+
+HEADS_AT_ONCE = 8
+"""Number of objects that a process looks up in parallel."""
 
 
 class DirectCells:
-    """Signs URLs for cells and checks the parts that the bucket has received."""
+    """Signs URLs for cells and checks the objects that the bucket has received."""
 
-    def __init__(self, cells: CellStore) -> None:
-        self._cells = cells
+    def __init__(self, pieces: PieceStore) -> None:
+        self._pieces = pieces
+        self._catalog = pieces.catalog
+        self._looking = ThreadPoolExecutor(HEADS_AT_ONCE, thread_name_prefix="head")
 
     def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
-        """Returns signed upload requests, valid for `URL_SECONDS`, for cells never offered before.
+        """Returns signed upload requests, valid for `URL_SECONDS`.
 
         Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
         """
-        file = self._open_file(key)
-        places = [_cell_of(file, each) for each in promised]
-        multipart = self._cells.multipart(file)
-        numbers = {place.number for place in places}
-        new = self._cells.catalog.offer(key, numbers, seconds=URL_SECONDS)
+        file = self._catalog.require_open(key)
+        _require_cells(file, promised)
+        self._catalog.touch(key, URL_SECONDS)
         offers = []
-        for place, each in zip(places, promised, strict=True):
-            if place.number not in new:
+        for each in promised:
+            if len(self._catalog.announced(_prefix(key, each.span))) >= OFFERS_AT_ONCE:
                 offers.append(CellOffer())
                 continue
-            number = direct_part_number(place.number)
+            name = new_name(DIRECT, _place(key, each))
+            self._catalog.announce(key, name, seconds=URL_SECONDS)
             stored = PromisedBytes(each.span.length, each.crc32c)
-            url = self._cells.bucket.presign_part(
-                multipart.name, multipart.id, number, stored, URL_SECONDS
-            )
+            url = self._pieces.bucket.presign_put(name, stored, URL_SECONDS)
             # Clients send Content-Length automatically, and browsers do not let scripts set it.
             headers = {
                 name: text for name, text in stored.headers.items() if name != "content-length"
@@ -65,71 +68,53 @@ class DirectCells:
             offers.append(CellOffer(target=CellTarget(url, headers)))
         return offers
 
-    def accept(self, key: str, promised: Sequence[PromisedCell]) -> None:
-        """Record cells as stored if the bucket has the promised bytes.
+    def accept(
+        self, key: str, promised: Sequence[PromisedCell]
+    ) -> list[tuple[ByteRange, int, AddRows]]:
+        """Returns each cell's range, CRC32C and rows, if the bucket has the promised bytes.
 
         Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
         """
-        file = self._open_file(key)
-        places = [_cell_of(file, each) for each in promised]
-        listed = self._listed(file, places)
-        parts = []
-        for place, each in zip(places, promised, strict=True):
-            found = listed.get(direct_part_number(place.number))
-            wanted = (each.span.length, each.crc32c)
-            if found is None or (found.length, found.stored.crc32c) != wanted:
-                raise CellNotStored(f"The bucket does not have the cell at {each.span.start}.")
-            parts.append(Part(place.number, found.number, found.length, found.stored, through=0))
-        if not self._cells.catalog.place(key, parts):
-            raise BytesLost(key)
+        file = self._catalog.require_open(key)
+        _require_cells(file, promised)
+        pieces = [*self._looking.map(partial(self._stored, key), promised)]
+        return [
+            (
+                piece.span,
+                from_base64(piece.crc32c),
+                partial(self._catalog.add, key=key, found=[piece]),
+            )
+            for piece in pieces
+        ]
 
-    def _listed(self, file: StoredFile, places: Sequence[Cell]) -> dict[int, ListedPart]:
-        """Returns the bucket's parts for these cells, and for some cells between them."""
-        if file.multipart is None or not places:
-            return {}
-        name, multipart_id, found = file.multipart.name, file.multipart.id, dict[int, ListedPart]()
-        try:
-            for first, last in runs(direct_part_number(place.number) for place in places):
-                at_once = min(LISTED_AT_ONCE, last - first + 1)
-                for part in self._cells.bucket.list_parts(
-                    name, multipart_id, first=first, at_once=at_once
-                ):
-                    found[part.number] = part
-                    if part.number >= last:
-                        break
-        except MultipartGone as error:
-            raise BytesLost(file.key) from error
-        return found
-
-    def _open_file(self, key: str) -> StoredFile:
-        """Returns the file if it accepts cells; raises `BytesLost` otherwise.
-
-        If the length was declared late, the grid may differ from what clients expect: `BytesLost`.
-        """
-        file = self._cells.catalog.require_open(key)
-        if file.length is None or file.grid != Grid.of(file.length):
-            raise BytesLost(key)
-        return file
+    def _stored(self, key: str, promised: PromisedCell) -> Piece:
+        """The object with a cell; the newest of several offers is looked up first."""
+        for name in reversed(self._catalog.announced(f"{DIRECT}{_place(key, promised)}.")):
+            found = self._pieces.bucket.head(name)
+            if found is not None and found.length == promised.span.length:
+                return Piece(0, promised.span, name, promised.crc32c)
+        raise CellNotStored(f"The bucket does not have the cell at {promised.span.start}.")
 
 
-def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Groups part numbers into runs that are listed together: first and last of each, in order.
+def _prefix(key: str, span: ByteRange) -> str:
+    return f"{DIRECT}{key}.{span.start}-{span.end}."
 
-    A gap of a page or more ends a run, so there is at most one request per number.
+
+def _place(key: str, promised: PromisedCell) -> str:
+    """What an object's name says of its bytes: the store refuses others."""
+    return f"{_prefix(key, promised.span).removeprefix(DIRECT)}{from_base64(promised.crc32c):08x}"
+
+
+def _require_cells(file: StoredFile, promised: Sequence[PromisedCell]) -> None:
+    """Raise `ChunkMismatch` unless these are cells, each named once.
+
+    Raises `BytesLost` if the file has no length yet.
     """
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and number - found[-1][1] < LISTED_AT_ONCE:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return found
-
-
-def _cell_of(file: StoredFile, promised: PromisedCell) -> Cell:
-    for cell in file.grid.cells(promised.span):
-        whole = file.cell(cell.number)
-        if whole.span == promised.span:
-            return whole
-        break
-    raise ChunkMismatch(f"The {promised.span.length} bytes at {promised.span.start} are no cell.")
+    if file.length is None:
+        raise BytesLost(file.key)
+    size, spans = piece_bytes(file.length), [each.span for each in promised]
+    for span in spans:
+        if span.start % size or span.end != min(span.start + size, file.length):
+            raise ChunkMismatch(f"The {span.length} bytes at {span.start} are no cell.")
+    if len({*spans}) < len(spans):
+        raise ChunkMismatch("A cell is named twice.")

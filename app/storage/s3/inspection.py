@@ -20,7 +20,7 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.catalog import DIRECT, FILES, PIECES, BucketCatalog
 from app.storage.s3.contents import ListedMultipart, ListedObject
 
 REMOVED_AT_ONCE = 1000
@@ -51,7 +51,7 @@ class BucketInspection:
     _found: list[SetupProblem] | None = field(default=None, init=False)
 
     def staged(self) -> Iterator[StagedFile]:
-        """Unpublished files; idle since they were reserved or their last URL for a cell expired."""
+        """Unpublished files; idle since they were reserved or their last URL expired."""
         return (StagedFile(key, seconds) for key, seconds in self.catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:
@@ -115,7 +115,7 @@ class BucketInspection:
 # so that millions of objects need little memory.
 
 
-FOLDERS = ("files/", "pieces/")
+FOLDERS = (DIRECT, FILES, PIECES)
 """Folders with the store's objects, in name order."""
 
 ORPHAN_AGE = timedelta(days=1)
@@ -166,6 +166,6 @@ class Reconciliation:
 
     def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
         """Yields old multipart uploads without a row."""
-        for begun in self._bucket.list_multiparts(FOLDERS[0]):
+        for begun in self._bucket.list_multiparts(FILES):
             if begun.started_at < self._born_before and not self._inventory.is_known(begun.name):
                 yield begun

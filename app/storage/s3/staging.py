@@ -6,25 +6,25 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import RawIOBase
 from threading import Lock
 
-from app.core.cells import Cell, Grid, StoredFile
-from app.core.errors import NoRoom, UploadError
+from app.core.errors import UploadError
+from app.core.pieces import spans_of_pieces
 from app.core.ranges import ByteRange
-from app.ingest.copy import BodyLimits
+from app.ingest.copy import BodyLimits, FileCopy
 from app.ingest.slots import without_slot
 from app.ingest.source import BodySource
 from app.ingest.stages import Stage
-from app.storage.base import BytesLost, has_same_bytes
+from app.storage.base import BytesLost
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.s3.assembly import Assembly
-from app.storage.s3.cells import CellStore, limit_seconds, new_name
-from app.storage.s3.piece_reader import PieceReader, contains
+from app.storage.s3.catalog import FILES
+from app.storage.s3.pieces import PieceReader, PieceStore, new_name
 from app.storage.s3.range_writer import BucketRangeWriter
-from app.storage.s3.spool import Spool, SpoolCopy, spool_errors
+from app.storage.s3.spool import Spool, spool_errors
 
 PUTS_AT_ONCE = 8
 """Number of small files that a process sends to the bucket in parallel."""
@@ -48,31 +48,27 @@ class BucketStaging:
 
     def __init__(
         self,
-        cells: CellStore,
+        pieces: PieceStore,
         assembly: Assembly,
         locks: Folder,
         *,
         checkpoint_seconds: float,
-        smallest_cell_bytes: int,
     ) -> None:
         self.locks = locks
-        self._cells = cells
-        self._catalog = cells.catalog
+        self._pieces = pieces
+        self._catalog = pieces.catalog
         self._assembly = assembly
         self._checkpoint_seconds = checkpoint_seconds
-        self._smallest_cell_bytes = smallest_cell_bytes
         self._received: dict[str, ReceivedWhole] = {}
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
         self._changing = Lock()
 
     def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Add the file's row; a bucket reserves no space. A length of 0 may still grow."""
-        self._catalog.reserve(key, self._grid(length or None), length or None)
+        self._catalog.reserve(key, length or None)
 
     def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
-        """Raise `NoRoom` if the file would need more cells than the grid has."""
-        if length > Grid.of(None).capacity:
-            raise NoRoom("The file is longer than the limit for files of unknown length.")
+        """Do nothing: a bucket reserves no space."""
 
     @contextmanager
     def writer(self, key: str, span: ByteRange, limits: BodyLimits) -> Iterator[BucketRangeWriter]:
@@ -80,12 +76,13 @@ class BucketStaging:
         with self._lock_file(key) as lock:
             lock_range(lock, span)
             writer = BucketRangeWriter(
-                cells=self._cells,
+                pieces=self._pieces,
                 file=self._catalog.require_open(key),
                 span=span,
                 lock=lock,
                 limits=limits,
                 checkpoint_seconds=self._checkpoint_seconds,
+                recorded=self._assembly.note,
             )
             try:
                 yield writer
@@ -99,29 +96,27 @@ class BucketStaging:
             stop_writer(lock, position)
 
     def receive(self, key: str, source: BodySource, limit: int, limits: BodyLimits) -> int:
-        """Keep a file of up to one cell in a spool for `sync`; store a longer one as it arrives."""
+        """Keep a file of one piece in a spool for `sync`; store a longer one as it arrives."""
         told = source.remaining
-        file = StoredFile(key, self._grid(told), None, None, is_published=False, multipart=None)
+        end = limit if told is None else min(limit, told)
         position = 0
-        for cell in file.grid.cells(ByteRange(0, min(limit, limit if told is None else told))):
-            spool, end = self._arrived(cell, source, limits)
-            has_ended = end < cell.span.end or end == told
-            if cell.number == 0 and has_ended:
-                spool.shrink(end)
-                self._hold(key, spool, end)
-                return end
+        for span in spans_of_pieces(ByteRange(0, end), told):
+            spool, position = self._arrived(span, source, limits)
+            has_ended = position < span.end or position == told
+            if span.start == 0 and has_ended:
+                self._hold(key, spool, position)
+                return position
             with spool:
-                if cell.number == 0:
-                    self._catalog.remove_unused(key)  # It may have been reserved with another grid.
-                    self._catalog.reserve(key, file.grid, told)
-                if end > cell.span.start:
-                    known = replace(file, length=end if has_ended else None)
-                    self._cells.keep(known, cell.number, spool, ByteRange(cell.span.start, end))
-            position = end
+                if span.start == 0:
+                    self._catalog.reserve(key, told)
+                if position > span.start:
+                    arrived = ByteRange(span.start, position)
+                    piece = self._pieces.put(key, arrived, spool.slice(arrived))
+                    self._catalog.add_alone(key, [piece])
             if has_ended:
                 break
         if position == 0:
-            self._hold(key, self._cells.spools.open(ByteRange(0, 0)), 0)
+            self._hold(key, self._pieces.spools.open(0), 0)
         return position
 
     def sync(self, keys: Sequence[str]) -> None:
@@ -141,7 +136,7 @@ class BucketStaging:
 
         def put(whole: ReceivedWhole) -> None:
             body = whole.spool.slice(ByteRange(0, whole.length))
-            self._cells.bucket.within(limit_seconds(body.length)).put_object(whole.name, body)
+            self._pieces.within(body.length).put_object(whole.name, body)
             whole.is_put = True
 
         with Stage.SYNC, without_slot():
@@ -151,29 +146,14 @@ class BucketStaging:
                 each.result()
 
     def open(self, key: str) -> RawIOBase:
-        """Open a file; cells that arrived whole can be read only once the file is complete."""
+        """Open a file at its start."""
         held = self._received.get(key)
         if held is not None:
             return held.spool.reader()
-        file = self._require_unpublished(key)
-        return PieceReader(self._cells, file) if file.name is None else self._assembly.open(key)
-
-    def contains(self, key: str, start: int, ours: RawIOBase, length: int) -> bool:
-        """Compare the bytes of `ours` with the stored ones."""
-        file = self._require_unpublished(key)
-        if file.name is None:
-            return contains(self._cells, file, start, ours, length)
-        with self._assembly.open(key) as stored:
-            stored.seek(start)
-            return has_same_bytes(ours, stored, length)
-
-    def open_complete(self, key: str, length: int) -> RawIOBase:
-        """Open a file whose bytes have all arrived, at its start; makes it one object first."""
-        held = self._received.get(key)
-        if held is not None:
-            return held.spool.reader()
-        self._assembly.assemble(key, length, is_published=False)
-        return self._assembly.open(key)
+        file = self._catalog.require(key)
+        if file.is_published:
+            raise BytesLost(key)
+        return PieceReader(self._pieces, key, file.length)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
         """Drop a file without stored bytes and without writers on this node."""
@@ -204,33 +184,25 @@ class BucketStaging:
         if held is not None:
             held.spool.close()
 
-    def _grid(self, length: int | None) -> Grid:
-        return Grid.of(length, smallest=self._smallest_cell_bytes)
-
     def _hold(self, key: str, spool: Spool, length: int) -> None:
         self.let_go(key)
         with self._changing:
-            self._received[key] = ReceivedWhole(new_name("files", key), spool, length)
+            self._received[key] = ReceivedWhole(new_name(FILES, key), spool, length)
 
-    def _arrived(self, cell: Cell, source: BodySource, limits: BodyLimits) -> tuple[Spool, int]:
-        """Returns a spool with the bytes received for one cell, and their end in the file."""
-        spool = self._cells.spools.begin(cell.span)
+    def _arrived(
+        self, span: ByteRange, source: BodySource, limits: BodyLimits
+    ) -> tuple[Spool, int]:
+        """Returns a spool with the bytes received of a range, and where they end in the file."""
+        spool = self._pieces.spools.open(span.start)
         try:
-            copy = SpoolCopy(spool, limits)
+            copy = FileCopy(spool.descriptor, ByteRange(0, span.length), limits)
             with spool_errors():
-                check_room = self._cells.spools.room_check(spool)
-                copy.run(source, lambda: check_room(copy.spooled))
+                check_room = self._pieces.spools.room_check(spool)
+                copy.run(source, lambda: check_room(copy.position))
         except BaseException:
             spool.close()
             raise
-        return spool, copy.position
-
-    def _require_unpublished(self, key: str) -> StoredFile:
-        """Returns an unpublished file; raises `BytesLost` if there is none."""
-        file = self._catalog.require(key)
-        if file.is_published:
-            raise BytesLost(key)
-        return file
+        return spool, span.start + copy.position
 
     @contextmanager
     def _lock_file(self, key: str) -> Iterator[int]:

@@ -1,10 +1,12 @@
 """A store in a bucket that any number of nodes can share.
 
-files/<key>.<token>    a whole file, also while it is a multipart upload
-pieces/<key>.<token>   less than a cell, until the rest of its cell is there
-<staging>/locks/<key>  locks of this node's writers; spooled bytes are in unnamed files
+pieces/<key>.<token>          bytes of a file that is being received
+direct/<key>.<bytes>.<token>  the same, put by the client itself
+files/<key>.<token>           a whole file, also while it is a multipart upload
+<staging>/locks/<key>         locks of this node's writers; spooled bytes are in unnamed files
 
-Start with `range_writer.py`, then `cells.py`: the path of a chunk.
+A chunk passes through `range_writer.py` and `pieces.py`; its row is added by `catalog.py`, in the
+transaction that records its bytes. `assembly.py` makes one object of the pieces.
 """
 
 from __future__ import annotations
@@ -14,42 +16,34 @@ from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
 
-from app.core.cells import SMALLEST_CELL_BYTES
 from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
-from app.storage.s3.cells import MOST_PIECES, CellStore
 from app.storage.s3.inspection import BucketInspection
+from app.storage.s3.pieces import PieceStore
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
 from app.storage.s3.spool import Spools
 from app.storage.s3.staging import BucketStaging
 
 
 class BucketStore:
-    """A `Store` in a bucket; `staging` is a folder of this node for at most `spool_bytes`."""
+    """A `Store` in a bucket; `staging` is a folder of this node for bytes on their way."""
 
-    def __init__(  # noqa: PLR0913 - called by the composition root alone, with names
+    def __init__(
         self,
         bucket: Bucket,
         catalog: BucketCatalog,
         staging: Path,
         *,
-        spool_bytes: int,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
-        smallest_cell_bytes: int = SMALLEST_CELL_BYTES,
-        most_pieces: int = MOST_PIECES,
     ) -> None:
         folder, locks = Folder(staging), Folder(staging / "locks")
-        self.cells = CellStore(
-            *(bucket, catalog, Spools(folder, spool_bytes)), most_pieces=most_pieces
-        )
-        assembly = Assembly(self.cells)
+        self.pieces = PieceStore(bucket, catalog, Spools(folder))
+        assembly = Assembly(self.pieces)
         self.staging = BucketStaging(
-            *(self.cells, assembly, locks),
-            checkpoint_seconds=checkpoint_seconds,
-            smallest_cell_bytes=smallest_cell_bytes,
+            self.pieces, assembly, locks, checkpoint_seconds=checkpoint_seconds
         )
         self.library = BucketLibrary(self.staging, assembly, catalog, bucket)
         self.inspection = BucketInspection(assembly, catalog, bucket, spools=folder, locks=locks)
@@ -68,15 +62,14 @@ class BucketLibrary:
     bucket: Bucket
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Copy the parts inside the store; cells that span two parts pass through a spool."""
+        """Give the file the pieces of the parts."""
         self.assembly.concatenate(key, parts)
 
-    def publish(self, key: str, length: int) -> str | None:
+    def publish(self, key: str, length: int) -> None:
         """Make the file one object and mark its row as published."""
         self.staging.put_received([key])
-        published = self.assembly.assemble(key, length, is_published=True)
+        self.assembly.publish(key, length)
         self.staging.let_go(key)
-        return published.crc32c
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """Publish files, in one statement for all that are one object already."""
@@ -84,7 +77,7 @@ class BucketLibrary:
         self.staging.put_received(keys)
         if self.catalog.publish(keys) < len(keys):
             for key, length in files:
-                self.assembly.assemble(key, length, is_published=True)
+                self.assembly.publish(key, length)
         for key in keys:
             self.staging.let_go(key)
 

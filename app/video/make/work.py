@@ -81,7 +81,7 @@ class MediaWork:
                 else lambda _: None,
             ),
             # In a bucket, a video can be read only when its upload is complete.
-            look_at_arrivals=(lambda: False) if self.media.has_bucket else Arrivals(tools).look,
+            look_at_arrivals=Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
             wakeup=self.media.wakeup,
             name=name,

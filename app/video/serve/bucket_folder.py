@@ -23,8 +23,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed, UploadError
+from app.core.pieces import Stamp
 from app.core.playback import Bundle, Made, Outdated
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId

@@ -16,7 +16,6 @@ from app.run.server.start_checks import (
     StartRefused,
     require_free_address,
     require_only_node,
-    require_room_for_cells,
     require_usable_folders,
     staging_warnings,
 )
@@ -113,16 +112,6 @@ def test_uploads_left_in_the_staging_folder_of_the_last_start_are_reported(tmp_p
     assert warning.startswith(f"1 files of unfinished uploads are in {before}")
 
 
-def test_a_spool_that_cannot_hold_a_part_of_the_longest_file_is_refused() -> None:
-    limits = {"SLUICE_MAX_UPLOAD_BYTES": str(1 << 40), "SLUICE_SPOOL_BYTES": str(256 << 20)}
-    require_room_for_cells(from_env(limits))
-    in_bucket = {**limits, "SLUICE_STORAGE": "s3://films"}
-    with pytest.raises(StartRefused, match="SLUICE_SPOOL_BYTES=268435456 cannot hold"):
-        require_room_for_cells(from_env(in_bucket))
-    require_room_for_cells(from_env({**in_bucket, "SLUICE_MAX_UPLOAD_BYTES": str(100 << 30)}))
-    require_room_for_cells(from_env({"SLUICE_STORAGE": "s3://films"}))
-
-
 def test_a_second_node_is_refused_where_each_has_files_of_its_own(on_server: Database) -> None:
     nodes = NodeRecords(on_server)
     require_only_node(nodes, release_seconds=0)
@@ -133,14 +122,6 @@ def test_a_second_node_is_refused_where_each_has_files_of_its_own(on_server: Dat
         require_only_node(nodes, release_seconds=0)
     nodes.tell(other, lease_seconds=1)  # It was killed.
     require_only_node(nodes)
-
-
-@pytest.mark.parametrize(("longest", "least"), [(19 << 30, 20 << 20), (20 << 30, 128 << 20)])
-def test_a_spool_must_hold_the_parts_of_files_of_unknown_length(longest: int, least: int) -> None:
-    limits = {"SLUICE_STORAGE": "s3://films", "SLUICE_MAX_UPLOAD_BYTES": str(longest)}
-    require_room_for_cells(from_env({**limits, "SLUICE_SPOOL_BYTES": str(least)}))
-    with pytest.raises(StartRefused, match=f"parts of {least}"):
-        require_room_for_cells(from_env({**limits, "SLUICE_SPOOL_BYTES": str(least - 1)}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from app.core.cells import Stamp
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
+from app.core.pieces import Stamp
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket

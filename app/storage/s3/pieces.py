@@ -1,0 +1,236 @@
+"""Stores and reads the pieces of a file."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from io import RawIOBase
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from app.core.errors import StorageFailed
+from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
+from app.core.ranges import ByteRange
+from app.storage.base import BytesLost
+from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
+from app.storage.s3.catalog import PIECES, BucketCatalog
+from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
+from app.storage.s3.contents import SpoolSlice, crc32c_text
+from app.storage.s3.spool import Spool, Spools, spool_errors
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+READS_AT_ONCE = 8
+"""Number of pieces that a process reads in parallel."""
+
+WINDOW_BYTES = 8 * PIECE_BYTES
+"""How far ahead a reader looks up pieces."""
+
+log = logging.getLogger(__name__)
+
+
+class PieceStore:
+    """Puts pieces into a bucket, and reads them."""
+
+    def __init__(self, bucket: Bucket, catalog: BucketCatalog, spools: Spools) -> None:
+        self.bucket = bucket
+        self.catalog = catalog
+        self.spools = spools
+        self._reading = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="read")
+
+    def put(self, key: str, span: ByteRange, body: SpoolSlice | bytes) -> Piece:
+        """Put bytes of a file as an object, which its row must follow.
+
+        Raises `BytesLost` if the file is gone or is one object already.
+        """
+        name = new_name(PIECES, key)
+        self.catalog.announce(key, name)
+        stamp = self.within(span.length).put_object(name, body)
+        return Piece(0, span, name, stamp.crc32c)
+
+    def collect(self, group: Sequence[Taken]) -> Spool:
+        """Read adjacent ranges of pieces into a spool; the caller closes it.
+
+        Raises `StorageFailed` if a piece does not match its checksum, `BytesLost` if it is missing.
+        """
+        span, ranges = span_of(group), defaultdict[Piece, list[ByteRange]](list)
+        for piece, taken in group:
+            ranges[piece].append(taken)
+        spool, reads = self.spools.open(span.start), list[Future[None]]()
+        try:
+            for piece, wanted in ranges.items():
+                bucket = self.within(piece.span.length)
+                reads.append(self._reading.submit(_copy_piece, bucket, piece, wanted, spool))
+            for each in reads:
+                each.result()
+        except BaseException:
+            for each in reads:
+                each.cancel()
+            wait(reads)  # No thread may write to a closed spool.
+            spool.close()
+            raise
+        return spool
+
+    def taken(self, key: str, span: ByteRange) -> tuple[list[Taken], int]:
+        """What to take from which piece, from `span.start` on, and how far that is complete."""
+        found, end = self.catalog.pieces(key, span)
+        return overlay(found, ByteRange(span.start, end)), end
+
+    def within(self, length: int) -> Bucket:
+        """The bucket, with the time limit of a request of `length` bytes."""
+        return self.bucket.within(CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND)
+
+
+def new_name(folder: str, key: str) -> str:
+    """Returns a unique name: no object is ever written twice."""
+    return f"{folder}{key}.{secrets.token_hex(8)}"
+
+
+def _copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Copy some ranges of a piece into a spool; reads the whole piece for its checksum.
+
+    Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
+    """
+    buffer = memoryview(bytearray(min(COPIED_BYTES, piece.span.length)))
+    value, position = 0, piece.span.start
+    try:
+        with bucket.open(piece.name, ByteRange(0, piece.span.length), piece.span.length) as source:
+            while count := source.readinto(buffer):
+                value = crc32c(buffer[:count], value)
+                _write(buffer[:count], position, taken, spool)
+                position += count
+    except FileNotFoundError as error:
+        raise BytesLost(piece.name) from error
+    if crc32c_text(value) != piece.crc32c:
+        log.error("an object does not match the checksum of what was stored: %s", piece.name)
+        raise StorageFailed("The object store returned other bytes than were stored.")
+
+
+def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: Spool) -> None:
+    """Write the bytes of a block that are in `taken`."""
+    for span in taken:
+        start, end = max(span.start, position), min(span.end, position + len(block))
+        while start < end:
+            with spool_errors():
+                wanted = block[start - position : end - position]
+                start += os.pwrite(spool.descriptor, wanted, start - spool.base)
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+class PieceReader(io.RawIOBase):
+    """A file that is still being received, as long as its last piece; missing bytes read as zeros.
+
+    It stays readable when the file becomes one object.
+    """
+
+    def __init__(self, store: PieceStore, key: str, length: int | None) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._length = length
+        self._position = 0
+        self._known: list[Taken] = []
+        self._known_span = ByteRange(0, 0)
+        self._source: tuple[Piece, RawIOBase] | None = None
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position relative to the start, the current position or the end."""
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            offset += self._end
+        self._position = offset
+        return self._position
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._let_go()
+        super().close()
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read from one piece, or zeros up to the next one; 0 at the end."""
+        target = memoryview(buffer).cast("B")
+        span = ByteRange(self._position, max(self._position, self._end))
+        if not span.length or not target:
+            return 0
+        count = self._read(ByteRange(span.start, min(span.end, span.start + len(target))), target)
+        self._position += count
+        return count
+
+    @property
+    def _end(self) -> int:
+        """The declared length; without one, the end of the last piece."""
+        if self._length is None:
+            self._length = self._store.catalog.end(self._key)
+        return self._length
+
+    def _read(self, span: ByteRange, target: memoryview) -> int:
+        for _ in range(2):  # Pieces may have been added, or have become one object.
+            piece, found = self._piece_at(span)
+            if piece is None:
+                target[: found.length] = bytes(found.length)
+                return found.length
+            try:
+                return self._read_piece(piece, found, target)
+            except FileNotFoundError:
+                self._known_span = ByteRange(0, 0)
+        raise BytesLost(self._key)
+
+    def _piece_at(self, span: ByteRange) -> tuple[Piece | None, ByteRange]:
+        """The piece with the first bytes of `span`, and which of these to read from it.
+
+        Without a piece, the range up to the next one.
+        """
+        for is_fresh in (False, True):
+            if is_fresh or not self._known_span.start <= span.start < self._known_span.end:
+                self._look_up(span.start)
+            next_start = self._known_span.end
+            for piece, taken in self._known:
+                if taken.start <= span.start < taken.end:
+                    return piece, ByteRange(span.start, min(taken.end, span.end))
+                if taken.start > span.start:
+                    next_start = min(next_start, taken.start)
+        return None, ByteRange(span.start, min(span.end, next_start))
+
+    def _look_up(self, position: int) -> None:
+        file = self._store.catalog.require(self._key)
+        if file.name is not None and file.length is not None:
+            whole = ByteRange(0, file.length)
+            self._known, self._known_span = [(Piece(0, whole, file.name, ""), whole)], whole
+            return
+        window = ByteRange(position, position + WINDOW_BYTES)
+        self._known, end = self._store.taken(self._key, window)
+        self._known_span = ByteRange(position, end)
+
+    def _read_piece(self, piece: Piece, span: ByteRange, target: memoryview) -> int:
+        """Read bytes at the start of `span`; keeps the object open for the next read."""
+        inside = ByteRange(span.start - piece.span.start, span.end - piece.span.start)
+        if self._source is None or self._source[0] != piece:
+            self._let_go()
+            opened = self._store.bucket.open(piece.name, inside, piece.span.length)
+            self._source = piece, opened
+        source = self._source[1]
+        source.seek(inside.start)
+        return source.readinto(target[: inside.length]) or 0
+
+    def _let_go(self) -> None:
+        if self._source is not None:
+            self._source[1].close()
+        self._source = None
