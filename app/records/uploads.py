@@ -485,10 +485,6 @@ class UploadRecords:
                 .values(is_sha256_wanted=True)
             )
 
-    def set_crc32c(self, upload_id: UploadId, checksum: str) -> None:
-        """Store the CRC32C (base64) of an upload whose bytes did not pass through the server."""
-        self._set(upload_id, crc32c=checksum)
-
     def sent(self, owner: str, sender: str, limit: int) -> Sent:
         """Returns totals of what a sender has sent, and the latest `limit` files received."""
         files = sa.select(*UPLOAD).where(

@@ -3,7 +3,8 @@
 The path of a chunk: a view opens the body (`http/bodies.py`) and calls `append_at_offset` or
 `append`. `_receive` becomes the only writer of the chunk's range (`storage/local/staging.py`).
 `_write` has the writer copy the missing bytes to the disk (`storage/local/range_writer.py`, and
-`ingest/copy.py` from the socket to the file), and then records them (`records/uploads.py`).
+`ingest/copy.py` from the socket to the file), and then records them (`records/uploads.py`). With a
+bucket, the files of the same names in `storage/s3` take the place of those in `storage/local`.
 `completion.py` publishes the upload after its last byte.
 
 The writer holds a lock on exactly its range; closing the file ends it, however a process ends. The

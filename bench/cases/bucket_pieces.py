@@ -1,4 +1,4 @@
-"""Whether a chunk of a large file in a bucket costs the same whatever came before it.
+"""Measures whether the cost of a chunk grows with the number of pieces its file already has.
 
 Rows of the earlier pieces are inserted; those that are measured are real.
 """

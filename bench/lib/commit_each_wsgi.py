@@ -9,8 +9,10 @@ from app.records import statements
 from app.records.uploads import UploadRecords
 
 
-def store_if_unchanged(records: UploadRecords, after: Upload, before: Upload) -> bool:
-    """In place of the method that shares a commit with other threads."""
+def store_if_unchanged(
+    records: UploadRecords, after: Upload, before: Upload, _rows: None = None
+) -> bool:
+    """In place of the method that shares a commit with other threads; files are in folders here."""
     with records._database.one_statement() as connection:
         return statements.store_if_unchanged(connection, after, before)
 

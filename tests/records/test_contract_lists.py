@@ -219,7 +219,7 @@ def test_videos_with_another_checksum_are_listed_once_they_are_idle_or_at_once_i
 ) -> None:
     bare, *others = (complete(records, new_upload(), at(n)) for n in (5, 1, 2, 3))
     for video in others:
-        records.set_crc32c(video.id, "AAAAAA==")
+        records._set(video.id, crc32c="AAAAAA==")
 
     def listed(limit: int = 10, idle_since: datetime | None = None) -> list[UploadId]:
         return [video.id for video in records.without_sha256(limit, idle_since=idle_since)]

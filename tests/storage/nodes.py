@@ -57,7 +57,7 @@ class Interruption:
 
 
 class Interrupted:
-    """Something real, of which a call is interrupted."""
+    """Wraps an object and interrupts one of its calls."""
 
     def __init__(self, real: Any, interruption: Interruption) -> None:
         self._real = real
@@ -124,7 +124,7 @@ def interrupted(
     is_after: bool,
     turn: int = 1,
 ) -> tuple[Any, Any]:
-    """Both, for a node of which a call is interrupted."""
+    """Returns the bucket and the catalog of a node, with one call of either interrupted."""
     assert hasattr(bucket, call) or hasattr(catalog, call), call
     interruption = Interruption(call, act, is_after=is_after, turn=turn)
     return Interrupted(bucket, interruption), Interrupted(catalog, interruption)

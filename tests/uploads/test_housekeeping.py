@@ -271,7 +271,7 @@ def test_digests_of_videos_are_computed(world: World) -> None:
 
 def tell_crc32c(world: World, video: Upload) -> None:
     """As of a video whose chunks all had one."""
-    world.records.set_crc32c(video.id, in_base64(crc32c(world.content(video))))
+    world.records._set(video.id, crc32c=in_base64(crc32c(world.content(video))))
 
 
 @pytest.mark.folders

@@ -187,13 +187,10 @@ class Assembly:
 
     def _make_early_parts(self, key: str) -> None:
         try:
-            file = self._catalog.file(key)
-            if file is None or file.name is not None or file.length is None:
-                return
             with self._leased(key) as lease:
                 if lease is None:
                     return
-                file = self._catalog.require_open(key)  # As it is now that nobody else changes it.
+                file = self._catalog.require_open(key)
                 multipart = file.multipart or self._begin(file, lease)
                 self._make_parts(file, multipart, lease, most=MOST_EARLY_PARTS)
         except (LeaseLost, MultipartGone, BytesLost):

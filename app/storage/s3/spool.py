@@ -16,9 +16,8 @@ from app.core.errors import NoRoom, ServerBusy, UploadError
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.local.folder import Folder, disk_errors
+from app.storage.s3.bucket import COPIED_BYTES
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
-
-COPIED_BYTES = 1024 * 1024
 
 KEPT_FILES = 4
 KEPT_FILE_BYTES = 32 * 1024 * 1024

@@ -237,7 +237,7 @@ def test_verify_compares_the_crc32c_of_what_went_straight_to_a_bucket(
 ) -> None:
     monkeypatch.setattr(operator.services.housekeeping, "digest", lambda: None)
     stored = operator.finish(content=b"123456789")
-    UploadRecords(operator.services.database).set_crc32c(UploadId(stored.name), checksum)
+    UploadRecords(operator.services.database)._set(UploadId(stored.name), crc32c=checksum)
     result = operator.run("verify", "--json")
     assert (result.exit_code, json.loads(result.stdout)["without_digest"]) == (code, 0)
 
