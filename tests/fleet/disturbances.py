@@ -121,6 +121,18 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             process.send_signal(number)
 
 
+def fill_spool(fleet: Fleet, rng: Random) -> None:
+    """A node has no room on its disk for bytes on their way to the bucket."""
+    disk = rng.choice(fleet.nodes).spool
+    if disk is None:
+        raise NothingDisturbed
+    try:
+        disk.fill()
+        time.sleep(rng.uniform(0, LONGEST_PAUSE_SECONDS))
+    finally:
+        disk.empty()
+
+
 # ---- lines ---------------------------------------------------------------------------------------
 
 
@@ -143,7 +155,7 @@ SEQUENCES: Sequence[dict[Disturbance, int]] = (
     {kill_worker: 6, pause_node: 3},
     {kill_node: 2, stop_node: 1},
     {crash_postgresql: 2, kill_store: 2, kill_pooler: 1, pause_postgresql: 1, pause_store: 1},
-    {drop_connections: 5, cut_off: 3},
+    {drop_connections: 5, cut_off: 3, fill_spool: 2},
 )
 """Disturbances by how often each happens, compared with all others.
 

@@ -32,11 +32,14 @@ class Fault(Enum):
     ERROR_IN_200 = "200 with an error in its body, to those that complete a multipart upload"
     CUT_BODY = "the connection breaks within the request; the server sees a part of it"
     LOST_ANSWER = "the connection breaks after the server has done what it was asked for"
+    LOST_COMMIT = "the same, to a COMMIT of a transaction"
     CUT_ANSWER = "the connection breaks within the answer"
     DELAY = "the server gets it later"
 
 
-S3_FAULTS: Mapping[Fault, float] = dict.fromkeys(Fault, 0.03)
+S3_FAULTS: Mapping[Fault, float] = {
+    fault: 0.03 for fault in Fault if fault is not Fault.LOST_COMMIT
+}
 """The share of requests that each fault hits: every fifth one is hit by some."""
 
 ERROR_CODES = {Fault.SLOW_DOWN: (503, "SlowDown"), Fault.INTERNAL_ERROR: (500, "InternalError")}
@@ -285,12 +288,14 @@ async def talk_bytes(line: Line, numbers: Iterator[int], plan: Plan) -> None:
         group.create_task(line.relay_answers(lambda: None))
         while block := await line.client.read(BLOCK_BYTES):
             fault, rng = plan.draw(next(numbers))
+            if fault is Fault.LOST_COMMIT and b"COMMIT" not in block:
+                fault = None
             if fault is not None:
                 plan.happened[fault] += 1
             if fault is Fault.CUT_BODY:
                 await line.forward(block[: rng.randrange(len(block))])
                 raise ConnectionError("cut as planned")
-            if fault is Fault.LOST_ANSWER:
+            if fault in {Fault.LOST_ANSWER, Fault.LOST_COMMIT}:
                 line.answer_bytes = 0
             if fault is Fault.DELAY:
                 await asyncio.sleep(rng.uniform(0, LONGEST_DELAY_SECONDS))

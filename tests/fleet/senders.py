@@ -76,9 +76,13 @@ class Concatenated(Sender):
 
     def __init__(self, line: Line, seed: int) -> None:
         super().__init__(line, seed)
-        cuts = sorted(self.rng.randrange(len(self.content) + 1) for _ in range(THREADS - 1))
+        cuts = self.draw_cuts()
         bounds = zip([0, *cuts], [*cuts, len(self.content)], strict=True)
         self.parts = [_Part(line, self.rng, self.content[start:end]) for start, end in bounds]
+
+    def draw_cuts(self) -> list[int]:
+        """Where the parts but the first begin."""
+        return sorted(self.rng.randrange(len(self.content) + 1) for _ in range(THREADS - 1))
 
     def step(self) -> None:
         """The next request of each part; once they are there, the file."""
@@ -97,10 +101,21 @@ class Concatenated(Sender):
             self.expect_file()
 
 
+class LongConcatenated(Concatenated):
+    """The same with parts that are longer than a piece of the bucket."""
+
+    def draw_cuts(self) -> list[int]:
+        """Two parts."""
+        lengths = [CELL_BYTES + self.rng.randrange(5 * MIB) for _ in range(2)]
+        self.content = self.rng.randbytes(sum(lengths))
+        return lengths[:1]
+
+
 class _Part(Tus):
     def __init__(self, line: Line, rng: Random, content: bytes) -> None:
         super().__init__(line, rng.getrandbits(64))
         self.content = content
+        self.longest_body = max(self.longest_body, len(content) // 2)
 
     def create(self) -> None:
         length = str(len(self.content))
@@ -356,5 +371,14 @@ def check_refused(sender: Sender, status: int, answer: Answer | None) -> None:
     assert answer is None or answer.status in {status, *BUSY}, f"{sender}: {answer}"
 
 
-KINDS = (*PROTOCOLS, Deferred, Concatenated, Scattered, Direct, Checked, Digested)
+KINDS = (
+    *PROTOCOLS,
+    Deferred,
+    Concatenated,
+    LongConcatenated,
+    Scattered,
+    Direct,
+    Checked,
+    Digested,
+)
 """Every protocol, and what only a fleet makes hard."""

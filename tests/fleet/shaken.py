@@ -15,9 +15,11 @@ from subprocess import CalledProcessError
 from threading import Lock
 
 import psutil
+import pytest
 
 from scripts.fleet.postgresql import SOCKET
 from tests.fleet.faulty_proxy import Fault, Plan, Proxy, proxies, talk_bytes, talk_http
+from tests.hostile.disks import Disk, small_disks
 from tests.live_server import NO_FFMPEG, Server
 from tests.postgresql import PgBouncer, Postgresql, pgbouncer, postgresql, set_limits
 from tests.s3_servers import MakeServer, S3Server, running
@@ -33,6 +35,12 @@ SETTINGS = {
 POOLED_SESSIONS = 10
 """Fewer than the connections of a node, so that these share them."""
 
+STAGING = "staging"
+"""Name of the folder of a server for bytes on their way."""
+
+SPOOL_MEGABYTES = 512
+"""Of a node's disk for bytes on their way: more than all its requests have at a time."""
+
 START_TRIES = 50
 """A node starts by then, however often its database breaks meanwhile."""
 
@@ -44,6 +52,8 @@ class Node:
     server: Server
     database: Proxy
     bucket: Proxy
+    spool: Disk | None
+    """The disk for bytes on their way to the bucket; None where no disk can be mounted."""
     taken: Lock = field(default_factory=Lock)
     """Held by whoever stops or pauses it."""
 
@@ -163,7 +173,8 @@ def shaken_fleet(
             server = pooler if pooler is not None and number < pooled_nodes else database
             proxy = make(server.folder / SOCKET, talk_bytes, plans[0])
             bucket = make(store.port, talk_http, plans[1])
-            fleet.nodes.append(_node(folder / f"node{number}", store, proxy, bucket))
+            spool = stack.enter_context(spool_disk(folder / f"node{number}"))
+            fleet.nodes.append(_node(folder / f"node{number}", store, proxy, bucket, spool))
         stack.callback(_stop, fleet)
         # Whichever comes first migrates; the others wait for it.
         with ThreadPoolExecutor(nodes) as pool:
@@ -171,12 +182,25 @@ def shaken_fleet(
         yield fleet
 
 
-def _node(folder: Path, store: S3Server, database: Proxy, bucket: Proxy) -> Node:
-    folder.mkdir()
+@contextmanager
+def spool_disk(folder: Path) -> Iterator[Disk | None]:
+    """A small disk of a node; None without the right to mount one."""
+    with ExitStack() as stack:
+        try:
+            disks = stack.enter_context(small_disks(folder, STAGING, megabytes=SPOOL_MEGABYTES))
+        except pytest.skip.Exception:
+            yield None
+            return
+        yield disks[STAGING]
+
+
+def _node(
+    folder: Path, store: S3Server, database: Proxy, bucket: Proxy, spool: Disk | None
+) -> Node:
     url = f"postgresql+psycopg://sluice@127.0.0.1:{database.port}/sluice"
     endpoint = f"http://127.0.0.1:{bucket.port}"
     options = {**SETTINGS, **store.access.settings(endpoint=endpoint)}
-    return Node(Server(folder, {"SLUICE_DATABASE_URL": url, **options}), database, bucket)
+    return Node(Server(folder, {"SLUICE_DATABASE_URL": url, **options}), database, bucket, spool)
 
 
 def _stop(fleet: Fleet) -> None:

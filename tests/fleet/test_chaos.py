@@ -16,7 +16,7 @@ from app.storage.s3.bucket import MARK
 from app.uploads.housekeeping import LIBRARY
 from tests.fleet.archive import Archive
 from tests.fleet.disturbances import Shaking
-from tests.fleet.faulty_proxy import Fault
+from tests.fleet.faulty_proxy import S3_FAULTS, Fault
 from tests.fleet.senders import KINDS
 from tests.fleet.shaken import Fleet, shaken_fleet
 from tests.hostile.conftest import Scaled
@@ -27,8 +27,13 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
-BUCKET_FAULTS = dict.fromkeys(Fault, 0.01)
-DATABASE_FAULTS = {Fault.CUT_BODY: 0.0005, Fault.LOST_ANSWER: 0.0005, Fault.DELAY: 0.001}
+BUCKET_FAULTS = dict.fromkeys(S3_FAULTS, 0.01)
+DATABASE_FAULTS = {
+    Fault.CUT_BODY: 0.0005,
+    Fault.LOST_ANSWER: 0.0005,
+    Fault.LOST_COMMIT: 0.003,
+    Fault.DELAY: 0.001,
+}
 
 REPORT_SECONDS = 60
 OF_FILE = " JOIN uploads ON key = uploads.id AND state NOT IN ('cancelled', 'expired', 'deleted')"

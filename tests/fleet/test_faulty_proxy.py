@@ -174,6 +174,20 @@ def test_other_protocols_lose_what_was_asked_or_what_was_answered(
     assert store.bodies == [b"1"]
 
 
+def test_a_lost_commit_is_done_and_not_answered(make: MakeProxy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        proxy = make(server.getsockname()[1], talk_bytes, Plan(1, {Fault.LOST_COMMIT: 1.0}))
+        with socket.create_connection(("127.0.0.1", proxy.port), 60) as client:
+            session, _ = server.accept()
+            with session:
+                for statement in (b"INSERT", b"COMMIT"):
+                    client.sendall(statement)
+                    assert session.recv(100) == statement
+                    session.sendall(b"done")
+                    assert client.recv(100) == (b"done" if statement == b"INSERT" else b"")
+    assert proxy.plan.happened == {Fault.LOST_COMMIT: 1}
+
+
 def test_a_server_hears_of_a_client_that_was_killed(make: MakeProxy) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         proxy = make(server.getsockname()[1], talk_bytes, Plan(1))

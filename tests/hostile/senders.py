@@ -145,6 +145,7 @@ class Tus(Sender):
     """tus 1.0.0."""
 
     VERSION = "1.0.0"
+    longest_body = 2 * CHUNK_BYTES
 
     def create(self) -> None:
         """Create without bytes."""
@@ -160,7 +161,7 @@ class Tus(Sender):
 
     def send(self, offset: int) -> None:
         """PATCH."""
-        end = offset + self.rng.randint(1, 2 * CHUNK_BYTES)
+        end = offset + self.rng.randint(1, self.longest_body)
         answer = self.ask(
             "PATCH",
             f"/tus/{self.id}",
