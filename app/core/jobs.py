@@ -101,8 +101,8 @@ class Job:
     file; within a lane and priority, `turn` orders jobs round-robin by client.
     """
 
-    upload_id: UploadId
-    step: str
+    subject: str
+    kind: str
     argument: str
     lane: Lane
     priority: int
@@ -123,6 +123,11 @@ class Job:
         return (lane.urgency, priority) < (self.lane.urgency, self.priority)
 
     @property
+    def upload_id(self) -> UploadId:
+        """The video, for a step of the media worker."""
+        return UploadId(self.subject)
+
+    @property
     def is_last_attempt(self) -> bool:
         """Whether the job fails for good if this attempt does."""
         return self.attempts >= MAX_ATTEMPTS
@@ -133,8 +138,8 @@ class Job:
         return first * growth
 
     def __str__(self) -> str:
-        """Step and argument of the job."""
-        return f"{self.step} {self.argument}".rstrip()
+        """Kind and argument of the job."""
+        return f"{self.kind} {self.argument}".rstrip()
 
 
 class JobCancelled(Exception):

@@ -197,14 +197,17 @@ queued: a video that is watched while it arrives has a row before that."""
 IS_UNFINISHED = text("state IN ('queued', 'running')")
 IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
 
-media_jobs = Table(
-    "media_jobs",
+jobs = Table(
+    "jobs",
     metadata,
-    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
-    Column("step", String(32), primary_key=True),
+    # In this order: most queries are for the jobs of one video.
+    Column("subject", String(32), primary_key=True),
+    Column("kind", String(32), primary_key=True),
     Column("argument", String(200), primary_key=True),
     Column("lane", String(16), nullable=False),
     Column("priority", Integer, nullable=False),
+    Column("client", String(100), nullable=False),
+    Column("turn", Integer, nullable=False),
     Column("state", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("is_renewed", Boolean, nullable=False),
@@ -215,20 +218,14 @@ media_jobs = Table(
     Column("queued_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Column("due_at", Instant, nullable=False),
-    Column("client", String(100), nullable=False, server_default=""),
-    Column("turn", Integer, nullable=False, server_default="0"),
-    _partial_index(
-        "media_jobs_unfinished", "lane", "priority", "turn", "queued_at", where=IS_UNFINISHED
-    ),
-    _partial_index(
-        "media_jobs_by_client", "lane", "client", "priority", "turn", where=IS_UNFINISHED
-    ),
-    _partial_index("media_jobs_shown", "state", "lane", where=IS_SHOWN),
+    _partial_index("jobs_unfinished", "lane", "priority", "turn", "queued_at", where=IS_UNFINISHED),
+    _partial_index("jobs_by_client", "lane", "client", "priority", "turn", where=IS_UNFINISHED),
+    _partial_index("jobs_shown", "state", "lane", where=IS_SHOWN),
 )
-"""The queue of the media worker. Jobs that are done are not in its indexes.
+"""The queue of the background worker. Jobs that are done are not in its indexes.
 
-`client` sent the file, see `jobs.client_of`. Among jobs of the same lane and priority the
-lowest `turn` comes first; older servers of a fleet do not set it.
+`subject` is what the job is about, such as the id of an upload. `client` sent the file, see
+`jobs.client_of`. Among jobs of the same lane and priority the lowest `turn` comes first.
 """
 
 IS_KEPT = text("due_at IS NULL")

@@ -111,8 +111,8 @@ def check(world: World, film: UploadId) -> None:
     """Each job is done, with its file, and there is no other file."""
     assert world.media.get(film) is not None
     jobs = world.jobs.of(film)
-    assert "index" in {job.step for job in jobs}
+    assert "index" in {job.kind for job in jobs}
     assert {job.state for job in jobs} == {JobState.DONE}
-    expected = {"-".join(filter(None, (job.step, job.argument))): str(job) for job in jobs}
+    expected = {"-".join(filter(None, (job.kind, job.argument))): str(job) for job in jobs}
     made = {path.name: path.read_text().strip() for path in world.folder.path(film).iterdir()}
     assert made == expected

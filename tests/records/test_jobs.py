@@ -74,7 +74,7 @@ class Queue:
         return self.now(job).state
 
     def now(self, job: Job) -> Job:
-        found = self.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found
 
@@ -89,7 +89,7 @@ def test_a_job_is_claimed_once_and_finished(queue: Queue) -> None:
     assert (queued.state, queued.attempts, queued.worker) == (JobState.QUEUED, 0, None)
     job = queue.claim()
     assert (job.state, job.attempts, job.worker) == (JobState.RUNNING, 1, "a")
-    assert (job.step, job.argument) == ("index", "720")
+    assert (job.kind, job.argument) == ("index", "720")
     assert queue.try_to_claim(worker="b") is None
     assert queue.jobs.finish(job, at(1))
     assert (queue.now(job).state, queue.now(job).progress) == (JobState.DONE, 1.0)
@@ -269,7 +269,7 @@ def test_a_job_that_has_ended_is_queued_again_when_it_is_renewed(queue: Queue, e
     ends = {
         "done": lambda: queue.jobs.finish(job, NOW),
         "failed": lambda: queue.jobs.fail(job, PROBLEM, NOW, retry_after=None),
-        "cancelled": lambda: queue.jobs.cancel(job.upload_id, job.step, job.argument, NOW),
+        "cancelled": lambda: queue.jobs.cancel(job.upload_id, job.kind, job.argument, NOW),
     }
     assert ends[end]()
     again = queue.add(job.upload_id, renew=True, seconds=7, lane=Lane.QUICK)
@@ -338,7 +338,7 @@ def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> N
     assert [row.job for row in queue.jobs.unfinished(10)] == [running, quick, slow]
     assert len(queue.jobs.unfinished(2)) == 2
     (listed,) = queue.jobs.failures(10)
-    assert (listed.job.step, listed.job.problem) == ("pictures", PROBLEM)
+    assert (listed.job.kind, listed.job.problem) == ("pictures", PROBLEM)
     assert listed.filename == queue.uploads.get(done.upload_id).filename
     assert len(queue.jobs.of(done.upload_id)) == 5
 

@@ -147,7 +147,7 @@ def test_planning_a_batch_is_one_transaction_and_renews_what_has_ended(
     media.plan([fresh, again, arrived, deleted, UploadId("f" * 32)], Lane.BACKGROUND, at(1))
     for film in (fresh, again, arrived):
         (job,) = jobs.of(film)
-        assert (job.step, job.state, job.lane) == ("index", JobState.QUEUED, Lane.BACKGROUND)
+        assert (job.kind, job.state, job.lane) == ("index", JobState.QUEUED, Lane.BACKGROUND)
         assert (job.attempts, job.queued_at) == (0, at(1))
     assert jobs.of(deleted) == []
     assert media.unplanned(10) == []

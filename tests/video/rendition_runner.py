@@ -80,7 +80,7 @@ class StepRunner:
         return self.world.folder.path(upload_id, rendition_file(360))
 
     def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
-        step = self.steps(programs)[job.step]
+        step = self.steps(programs)[job.kind]
         try:
             step(job, beat or Heartbeat(job))
         finally:

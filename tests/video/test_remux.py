@@ -91,7 +91,7 @@ class Lab:
 
     def steps_of(self, video: Upload) -> set[str]:
         jobs = self.world.jobs.of(video.id)
-        return {job.step for job in jobs if job.state is JobState.QUEUED} - {INDEX}
+        return {job.kind for job in jobs if job.state is JobState.QUEUED} - {INDEX}
 
 
 Beat = Callable[[Job], Heartbeat]
@@ -251,7 +251,7 @@ def test_a_film_that_was_probed_in_the_long_lane_is_not_probed_again_in_the_quic
 ) -> None:
     video = lab.publish(film("h264.mkv"))
     lab.run(INDEX, video, ffmpeg, lane=Lane.LONG)
-    lanes = [job.lane for job in lab.world.jobs.of(video.id) if job.step == REMUX]
+    lanes = [job.lane for job in lab.world.jobs.of(video.id) if job.kind == REMUX]
     assert lanes == [Lane.BACKGROUND]
 
 
@@ -307,7 +307,7 @@ def test_a_copy_that_takes_long_moves_to_the_lane_of_long_ones(
 ) -> None:
     video = lab.publish(film("h264.mkv"))
     lab.run(INDEX, video, ffmpeg)
-    assert {(job.step, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
+    assert {(job.kind, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
 
     def impatient(**limits: Any) -> ProgramLimits:
         return replace(ProgramLimits(**limits), wall_seconds=0.001)

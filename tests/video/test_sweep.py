@@ -232,4 +232,4 @@ def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(wor
     sweep.plan(is_recent=True)
     world.media.plan_again([video])
     sweep.plan(is_recent=True)
-    assert [job.job.step for job in world.jobs.unfinished(1)] == [INDEX]
+    assert [job.job.kind for job in world.jobs.unfinished(1)] == [INDEX]

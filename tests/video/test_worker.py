@@ -41,13 +41,13 @@ class Site:
         worker.start()
 
     def state(self, job: Job) -> JobState:
-        found = self.world.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.world.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found.state
 
     def wait_for(self, job: Job, state: JobState) -> Job:
         wait_until(lambda: self.state(job) is state, f"{job} is {state}")
-        found = self.world.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.world.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found
 

@@ -123,11 +123,11 @@ def write_a_file(world: World, seconds: float) -> Step:
     def make(job: Job, beat: Heartbeat) -> None:
         with world.folder.scratch_folder() as scratch:
             made = scratch / "made"
-            made.write_text(f"{job.step} {job.argument}")
+            made.write_text(f"{job.kind} {job.argument}")
             for part in range(10):
                 time.sleep(seconds / 10)
                 beat(part / 10)
-            name = f"{job.step}-{job.argument}" if job.argument else job.step
+            name = f"{job.kind}-{job.argument}" if job.argument else job.kind
             world.folder.keep(made, job.upload_id, name)
 
     return make

@@ -536,7 +536,7 @@ class RenditionCache:
                 break
             if any(
                 job.state not in ENDED
-                and job.step in {SEGMENTS, RENDITION}
+                and job.kind in {SEGMENTS, RENDITION}
                 and job.argument.partition("/")[0] == str(each.quality)
                 for job in self.jobs.of(each.upload_id)
             ):

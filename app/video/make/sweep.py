@@ -95,7 +95,7 @@ class MediaSweep:
         if ended:
             found: list[tuple[UploadId, PlaybackState, PlaybackProblem | None]] = []
             for upload_id, job in ended.items():
-                if job.step == INDEX and is_played_as_it_is(self.uploads.get(upload_id)):
+                if job.kind == INDEX and is_played_as_it_is(self.uploads.get(upload_id)):
                     found.append((upload_id, PlaybackState.PLAYABLE, None))
                 else:
                     problem = job.problem or NOT_INDEXED

@@ -202,7 +202,7 @@ def run_in_process(job: Job, beat: Heartbeat) -> None:
     """Run the step of a claimed job in a separate process; raises the errors of the step."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
-        [*_COMMAND, str(os.getpid()), job.upload_id, job.step, job.argument],
+        [*_COMMAND, str(os.getpid()), job.upload_id, job.kind, job.argument],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},

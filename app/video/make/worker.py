@@ -206,7 +206,7 @@ class MediaWorker:
             with self._keeper.keeping(job) as beat:
                 outcome = self._run_step(job, beat)
             seconds = time.monotonic() - began
-            self.tell(job.step, outcome, seconds)
+            self.tell(job.kind, outcome, seconds)
             log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
             if outcome == "cancelled":
                 self.sweep.remove_if_gone(job.upload_id)
@@ -216,7 +216,7 @@ class MediaWorker:
     def _run_step(self, job: Job, beat: Heartbeat) -> str:
         """Run the step and record its outcome; returns one of `OUTCOMES`."""
         try:
-            self.steps[job.step](job, beat)
+            self.steps[job.kind](job, beat)
         except JobCancelled:
             return "postponed" if self._stop.is_set() else "cancelled"
         except JobFailed as error:
