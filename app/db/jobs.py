@@ -1,4 +1,4 @@
-"""The media worker's queue: a table of jobs that workers claim with a lease.
+"""The background worker's queue: a table of jobs that workers claim with a lease.
 
 A claim can be renewed, and expires when its worker dies: no repair is needed. Every update has a
 condition on the job's state and on the claim, so a worker that has lost its job changes nothing.
@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import UploadGone, UploadNotFound
-from app.core.jobs import ENDED, FLEETING, SHOWN, Job, JobState, Lane, sources
+from app.core.jobs import ENDED, FLEETING, MEDIA_LANES, SHOWN, Job, JobState, Lane, sources
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db.engine import Database
+from app.db.sql import insert_unless_known
 from app.db.tables import IS_SHOWN, IS_UNFINISHED, jobs, uploads
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -27,8 +28,9 @@ from app.db.tables import IS_SHOWN, IS_UNFINISHED, jobs, uploads
 # Jobs as rows: the conditions for changes, and the values of each change.
 
 
-LONGEST_WAIT = timedelta(hours=1)
-"""Longest delay of a job. One due later dates from before the clock was set back: it is due now."""
+SET_BACK = timedelta(minutes=1)
+"""A job that was changed this far in the future dates from before the clock was set back: it is due
+now. The nodes' clocks agree within milliseconds."""
 
 Values = Mapping[str, Any]
 Condition = sa.ColumnElement[bool]
@@ -51,7 +53,7 @@ def is_in(states: Collection[JobState]) -> Condition:
 
 def is_due(now: datetime) -> Condition:
     """Whether a job may be claimed: its delay or its lease has ended."""
-    return sa.or_(jobs.c.due_at <= now, jobs.c.due_at > now + LONGEST_WAIT)
+    return sa.or_(jobs.c.due_at <= now, jobs.c.updated_at > now + SET_BACK)
 
 
 def is_held(job: Job) -> Condition:
@@ -204,7 +206,7 @@ def from_row(row: Any) -> Job:
 
 
 BATCH = 100
-"""Most jobs that one call deletes."""
+"""Most jobs, or videos that need some, that one transaction changes."""
 
 WORKER_ENDED = PlaybackProblem(
     "worker_ended",
@@ -216,10 +218,10 @@ _LANES_DUE = (
     .distinct()
     .where(
         IS_UNFINISHED,
-        sa.or_(jobs.c.due_at <= sa.bindparam("now"), jobs.c.due_at > sa.bindparam("beyond")),
+        sa.or_(jobs.c.due_at <= sa.bindparam("now"), jobs.c.updated_at > sa.bindparam("set_back")),
     )
 )
-"""Built once, since it runs twice a second: SQLAlchemy takes as long to build it as to run it."""
+"""Built once, since it runs every second: SQLAlchemy takes as long to build it as to run it."""
 
 _IN_ORDER = (jobs.c.priority, jobs.c.turn, jobs.c.queued_at)
 """The order in which jobs of a lane are claimed."""
@@ -287,20 +289,20 @@ class JobRecords:
             return _require(get_job(connection, key))
 
     def claim(
-        self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
+        self, lane: Lane, worker: str, now: datetime, lease: timedelta, kinds: Collection[str]
     ) -> Job | None:
-        """Claim the next job of a lane, if it is one of `steps`, until `now + lease`.
+        """Claim the next job of a lane, of one of these kinds, until `now + lease`.
 
         Lowest priority first, then round robin over clients, then longest waiting first. Takes over
-        jobs whose lease has ended; one that has used up its attempts fails instead. A worker may
-        have one job of each lane at a time.
+        jobs whose lease has ended; one that has used up its attempts fails instead. Each
+        thread of a worker has one job at a time.
         """
         next_job = (
             sa.select(jobs)
             .where(
                 IS_UNFINISHED,
                 jobs.c.lane == lane,
-                jobs.c.kind.in_(sorted(steps)),
+                jobs.c.kind.in_(sorted(kinds)),
                 is_due(now),
             )
             .order_by(*_IN_ORDER)
@@ -327,7 +329,7 @@ class JobRecords:
 
     def lanes_due(self, now: datetime) -> set[Lane]:
         """Lanes with a job that may be claimed."""
-        moments = {"now": now, "beyond": now + LONGEST_WAIT}
+        moments = {"now": now, "set_back": now + SET_BACK}
         with self._database.read() as connection:
             return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
@@ -356,11 +358,14 @@ class JobRecords:
         values = {"progress": progress, "updated_at": now, "due_at": now + lease}
         return self._update(is_held(job), values) > 0
 
-    def finish(self, job: Job, now: datetime) -> bool:
+    def finish(self, job: Job, now: datetime, *, again_after: timedelta | None = None) -> bool:
         """Record that a claimed job is done; False if it is lost, as for `heartbeat`.
 
-        A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted.
+        A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted. A
+        periodic job is due `again_after`.
         """
+        if again_after is not None:
+            return self._update(is_held(job), {**as_new(now), "due_at": now + again_after}) > 0
         return self._end(job, {**as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
     def fail(
@@ -397,6 +402,26 @@ class JobRecords:
                 place = as_last_of_client(connection, job.client, lane, priority)
                 values |= {"lane": lane, "priority": priority, **place}
             return change_jobs(connection, is_held(job), values) > 0
+
+    def add_periodic(self, kind: str, now: datetime) -> None:
+        """Insert a periodic job that is due now, unless it is known."""
+        row = {**key_of("", kind, ""), **as_new(now), "client": "", "turn": 0, "priority": 0}
+        with self._database.one_statement() as connection:
+            insert_unless_known(connection, jobs, {**row, "lane": Lane.UPKEEP})
+
+    def hurry(self, kind: str, now: datetime, *, idle: timedelta = timedelta()) -> None:
+        """Make a periodic job due now, if it waits, was idle for this time, and has not failed."""
+        is_meant = sa.and_(
+            is_job(key_of("", kind, "")),
+            is_in([JobState.QUEUED]),
+            jobs.c.due_at > now,
+            jobs.c.updated_at <= now - idle,
+            jobs.c.problem_code.is_(None),
+        )
+        with self._database.read() as connection:  # Usually it is not.
+            if connection.execute(sa.select(jobs.c.kind).where(is_meant)).first() is None:
+                return
+        self._update(is_meant, {"due_at": now})
 
     def release(self, worker: str, now: datetime) -> int:
         """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
@@ -485,23 +510,26 @@ class JobRecords:
             return [from_row(row) for row in found]
 
     def counts(self) -> dict[tuple[Lane, JobState], int]:
-        """The number of queued, running and failed jobs in each lane, zeros included."""
+        """The number of queued, running and failed jobs about videos in each lane, with zeros."""
         columns = (jobs.c.lane, jobs.c.state)
         query = (
             sa.select(*columns, sa.func.count().label("number")).where(IS_SHOWN).group_by(*columns)
         )
         with self._database.read() as connection:
             found = {(row.lane, row.state): row.number for row in connection.execute(query)}
-        return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
+        return {
+            (lane, state): found.get((lane, state), 0) for lane in MEDIA_LANES for state in SHOWN
+        }
 
     def unfinished(self, limit: int) -> list[ListedJob]:
-        """Running jobs, then waiting jobs, most urgent lane first.
+        """Running jobs about videos, then waiting ones, most urgent lane first.
 
         Reads only the head of each lane, regardless of the queue's length.
         """
-        running = sa.select(jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
+        is_shown = sa.and_(IS_SHOWN, jobs.c.lane.in_(MEDIA_LANES))
+        running = sa.select(jobs).where(is_shown, is_in([JobState.RUNNING]))
         waiting = sa.select(jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
-        heads = [waiting.where(jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
+        heads = [waiting.where(jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in MEDIA_LANES]
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:

@@ -271,8 +271,6 @@ nodes = Table(
 )
 """The nodes of the fleet that shares the database; empty with SQLite."""
 
-# `facts` and `turns` are the original names of these two tables. They stay: in a fleet that is
-# updated node by node, older nodes still use them.
 shared_values = Table(
     "facts",
     metadata,
@@ -280,14 +278,6 @@ shared_values = Table(
     Column("value", Text, nullable=False),
 )
 """Values that all nodes share, such as the signing secret."""
-
-leases = Table(
-    "turns",
-    metadata,
-    Column("work", String(64), primary_key=True),
-    Column("due_at", Instant, nullable=False),
-)
-"""Expiry times of leases on work that only one node does; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
 

@@ -18,12 +18,14 @@ from app.core.jobs import (
     INDEX,
     REMUX,
     SOUND,
+    Heartbeat,
     Job,
     JobCancelled,
     JobFailed,
     JobState,
     JobYields,
     Lane,
+    Step,
 )
 from app.core.lifecycle import UploadState
 from app.core.playback import Playback, PlaybackState
@@ -35,9 +37,8 @@ from app.video.make.probe import contents_of
 from app.video.make.remux import QUICK_COPY_BYTES, lane_of
 from app.video.make.sandbox.process import ProgramLimits, Sink
 from app.video.make.sound import encode_sound
-from app.video.make.steps import QUICK_CPU_SECONDS, Heartbeat
+from app.video.make.steps import QUICK_CPU_SECONDS
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import Step
 from app.video.serve.source import REMUXED, MediaSource
 from tests.long_tests import long
 from tests.records.making import new_upload

@@ -1,7 +1,7 @@
 """One table for all jobs of the background worker.
 
 The jobs of videos move into it. Jobs no longer refer to the table of uploads, since some are not
-about a video.
+about a video. Leases on periodic work go: it consists of jobs.
 """
 
 import sqlalchemy as sa
@@ -32,7 +32,7 @@ SHOWN = "state IN ('queued', 'running', 'failed')"
 
 
 def upgrade() -> None:
-    """Copy the jobs of videos into the new table."""
+    """Copy the jobs of videos into the new table, and drop the tables that it replaces."""
     op.create_table(
         "jobs",
         sa.Column("subject", sa.String(32), primary_key=True),
@@ -57,6 +57,7 @@ def upgrade() -> None:
     new = sa.table("jobs", *map(sa.column, ("subject", "kind", *SAME)))
     op.execute(sa.insert(new).from_select(list(new.columns), sa.select(old)))
     op.drop_table("media_jobs")
+    op.drop_table("turns")
     for name, columns, where in (
         ("jobs_unfinished", ["lane", "priority", "turn", "queued_at"], UNFINISHED),
         ("jobs_by_client", ["lane", "client", "priority", "turn"], UNFINISHED),
