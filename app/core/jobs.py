@@ -31,11 +31,14 @@ REMUX = "remux"
 SOUND = "sound"
 """The step that converts sound that browsers cannot play."""
 
+WEBHOOK = "webhook"
+"""Sends the events that are due to a webhook."""
+
 SWEEP, FORGETTING, LIBRARY, DIGESTS = "sweep", "forgetting", "library", "digests"
 """Periodic jobs. Of each there is one, which is always queued or running."""
 
-FLEETING = frozenset({"segments"})
-"""Steps whose jobs are deleted when done: a video has thousands of segments."""
+FLEETING = frozenset({"segments", WEBHOOK})
+"""Kinds whose jobs are deleted when done: a video has thousands of segments."""
 
 
 class JobState(StrEnum):
@@ -84,6 +87,8 @@ class Lane(StrEnum):
     """Videos whose index takes over 2 s of CPU time to read; these wait only for each other."""
     ENCODING = "encoding"
     """Takes hours, such as encoding a whole video."""
+    WEBHOOKS = "webhooks"
+    """Waits for receivers. Those of one project leave half of the threads to others."""
     UPKEEP = "upkeep"
     """Periodic jobs. Each has a thread, so that none waits for another."""
 
@@ -95,7 +100,12 @@ class Lane(StrEnum):
     @property
     def threads(self) -> int:
         """The number of jobs that a worker runs at the same time."""
-        return 4 if self is Lane.UPKEEP else 1
+        return {Lane.WEBHOOKS: 8, Lane.UPKEEP: 4}.get(self, 1)
+
+    @property
+    def most_of_client(self) -> int:
+        """The number of jobs of one client that a worker runs at the same time."""
+        return self.threads // 2 if self is Lane.WEBHOOKS else self.threads
 
     @property
     def urgency(self) -> int:
@@ -103,7 +113,7 @@ class Lane(StrEnum):
         return list(Lane).index(self)
 
 
-MEDIA_LANES = tuple(lane for lane in Lane if lane is not Lane.UPKEEP)
+MEDIA_LANES = tuple(lane for lane in Lane if lane not in {Lane.WEBHOOKS, Lane.UPKEEP})
 """Lanes with jobs about videos, which are shown to operators."""
 
 
@@ -146,16 +156,16 @@ class Job:
     @property
     def log_fields(self) -> dict[str, str]:
         """For log messages about the job."""
-        return {"upload_id": self.subject} if self.subject else {}
+        return {"upload_id": self.subject} if self.lane in MEDIA_LANES else {}
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether the job fails for good if this attempt does; a periodic job never does."""
-        return self.lane is not Lane.UPKEEP and self.attempts >= MAX_ATTEMPTS
+        """Whether the job fails for good if this attempt does; only jobs about videos do."""
+        return self.lane in MEDIA_LANES and self.attempts >= MAX_ATTEMPTS
 
     def retry_after(self, first: timedelta) -> timedelta:
         """Pause after the failed attempt: `first`, then four times as long after each (backoff)."""
-        growth: int = 4 ** max(0, self.attempts - 1)
+        growth: int = 4 ** min(max(0, self.attempts - 1), 5)
         return first * growth
 
     def __str__(self) -> str:

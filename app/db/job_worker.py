@@ -72,18 +72,18 @@ OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 @dataclass(kw_only=True)
 class JobWorker:
-    """Threads for each lane, one that polls, one that renews leases, and one for each follower.
+    """Threads for each lane, one that polls, one that renews leases, and one for `on_change`.
 
     `looks` find work in the records and queue jobs for it; each returns how many changes it made,
     and `BATCH` or more if it may find more at once. All lanes wait for them, so they parse no files
-    of clients. `followers` run in threads of their own after each change; one that returns True
-    runs again at once. `name` is unique to this process, and identifies it in leases.
+    of clients. `on_change` is called after each commit, and again if it returns True; no lane waits
+    for it. `name` is unique to this process, and identifies it in leases.
     """
 
     jobs: JobRecords
     kinds: Mapping[str, Kind]
     looks: Sequence[Callable[[], int]] = ()
-    followers: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    on_change: Callable[[], bool] = lambda: False
     wakeup: WakeupSocket
     name: str
     clock: Callable[[], datetime]
@@ -93,18 +93,18 @@ class JobWorker:
         self._keeper = LeaseKeeper(self.jobs, self.clock, self.pace)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._claiming = {lane: threading.Lock() for lane in Lane}
         self._woken_by_lane = {
             lane: [threading.Event() for _ in range(lane.threads)] for lane in Lane
         }
-        self._woken_by_change = {name: threading.Event() for name in self.followers}
+        self._has_changed = threading.Event()
 
     def start(self) -> None:
         """Start the threads; returns at once."""
         self.wakeup.open()
         self._begin("poll", self._poll)
         self._begin("leases", lambda: self._keeper.run(self._stop))
-        for name, woken in self._woken_by_change.items():
-            self._begin(name, lambda name=name, woken=woken: self._follow(name, woken))  # type: ignore[misc]
+        self._begin("changes", self._follow_changes)
         for lane, events in self._woken_by_lane.items():
             for woken in events:
                 self._begin(lane, lambda lane=lane, woken=woken: self._work(lane, woken))  # type: ignore[misc]
@@ -115,7 +115,7 @@ class JobWorker:
         self._stop.set()
         self._keeper.stop_all()
         self.wakeup.notify()
-        for events in (*self._woken_by_lane.values(), self._woken_by_change.values()):
+        for events in (*self._woken_by_lane.values(), [self._has_changed]):
             for woken in events:
                 woken.set()
         for thread in self._threads:
@@ -147,7 +147,7 @@ class JobWorker:
     def _poll(self) -> None:
         for name, kind in self.kinds.items():
             if kind.every is not None:
-                self.jobs.add_periodic(name, self.clock())
+                self.jobs.add(name, {"": ""}, Lane.UPKEEP, self.clock())
         change = self.jobs.change_mark()
 
         def mark() -> object:
@@ -164,7 +164,7 @@ class JobWorker:
 
         Pauses in proportion to the time that changes took.
         """
-        self._wake_followers()
+        self._has_changed.set()
         began = time.monotonic()
         count = max((look() for look in self.looks), default=0)
         took = time.monotonic() - began
@@ -172,28 +172,24 @@ class JobWorker:
             for woken in self._woken_by_lane[lane]:
                 woken.set()
         if count:
-            self._wake_followers()
             self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
         return count
 
-    def _wake_followers(self) -> None:
-        for woken in self._woken_by_change.values():
-            woken.set()
+    # ---- the threads of changes and of lanes ----
 
-    # ---- the threads of followers and lanes ----
-
-    def _follow(self, name: str, woken: threading.Event) -> None:
+    def _follow_changes(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
         while not self._stop.is_set():
-            woken.clear()  # Before the call, to catch changes during it.
-            if not self.followers[name]():
-                woken.wait()
+            self._has_changed.clear()  # Before the call, to catch changes during it.
+            if not self.on_change():
+                self._has_changed.wait()
 
     def _work(self, lane: Lane, woken: threading.Event) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
         while not self._stop.is_set():
             woken.clear()  # Before the claim, to catch jobs queued after it.
-            job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.kinds)
+            with self._claiming[lane]:  # The limit of a client's jobs counts those before.
+                job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.kinds)
             if job is None:
                 woken.wait()
                 continue

@@ -309,6 +309,15 @@ class JobRecords:
             .limit(1)
             .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
         )
+        if lane.most_of_client < lane.threads:
+            beside = jobs.alias()
+            running = sa.select(sa.func.count()).where(
+                IS_UNFINISHED,
+                beside.c.lane == lane,
+                beside.c.client == jobs.c.client,
+                beside.c.worker == worker,
+            )
+            next_job = next_job.where(running.scalar_subquery() < lane.most_of_client)
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
@@ -403,11 +412,16 @@ class JobRecords:
                 values |= {"lane": lane, "priority": priority, **place}
             return change_jobs(connection, is_held(job), values) > 0
 
-    def add_periodic(self, kind: str, now: datetime) -> None:
-        """Insert a periodic job that is due now, unless it is known."""
-        row = {**key_of("", kind, ""), **as_new(now), "client": "", "turn": 0, "priority": 0}
-        with self._database.one_statement() as connection:
-            insert_unless_known(connection, jobs, {**row, "lane": Lane.UPKEEP})
+    def add(self, kind: str, clients: Mapping[str, str], lane: Lane, now: datetime) -> None:
+        """Queue a job that is not about a video for each subject, unless it has one.
+
+        `clients` are the subjects, each with its client.
+        """
+        with self._database.write() as connection:
+            for subject, client in sorted(clients.items()):  # In one order on all nodes.
+                row = {**key_of(subject, kind, ""), **as_new(now), "lane": lane, "priority": 0}
+                row |= as_last_of_client(connection, client, lane, 0)
+                insert_unless_known(connection, jobs, row)
 
     def hurry(self, kind: str, now: datetime, *, idle: timedelta = timedelta()) -> None:
         """Make a periodic job due now, if it waits, was idle for this time, and has not failed."""

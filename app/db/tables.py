@@ -631,7 +631,6 @@ webhook_deliveries = Table(
     ),
     Column("subject", String(32), nullable=False),
     Column("state", String(16), nullable=False),
-    Column("token", ID),
     Column("attempts", Integer, nullable=False),
     Column("status", Integer),
     Column("problem", Text),
@@ -643,4 +642,3 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_of_webhook", "webhook_id", "event_number"),
     Index("webhook_deliveries_of_event", "event_number"),
 )
-"""`token` identifies the worker that is sending the delivery: see `DeliveryQueue`."""

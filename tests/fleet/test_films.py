@@ -48,7 +48,7 @@ class Node:
             jobs=services.jobs,
             kinds=media.kinds(),
             looks=[media.look],
-            followers={"arrivals": media.arrivals},
+            on_change=media.look_at_arrivals,
             wakeup=services.wakeup,
             name=name,
             clock=services.clock,

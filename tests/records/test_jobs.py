@@ -324,7 +324,7 @@ def test_a_job_of_a_deleted_video_cannot_block_the_queue(queue: Queue) -> None:
 
 def test_a_periodic_job_is_due_again_and_never_ends(queue: Queue) -> None:
     for seconds in (0, 10):  # Each worker that starts adds it.
-        queue.jobs.add_periodic(SWEEP, at(seconds))
+        queue.jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, at(seconds))
     job = queue.periodic(0)
     assert job is not None
     assert queue.jobs.finish(job, at(1), again_after=timedelta(days=1))
@@ -355,7 +355,7 @@ def test_a_periodic_job_is_due_again_and_never_ends(queue: Queue) -> None:
 def test_a_periodic_job_that_waits_can_be_hurried_unless_it_has_failed(queue: Queue) -> None:
     pause = timedelta(seconds=60)
     queue.jobs.hurry(SWEEP, NOW)
-    queue.jobs.add_periodic(SWEEP, NOW)
+    queue.jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, NOW)
     job = queue.periodic(0)
     assert job is not None
     queue.jobs.hurry(SWEEP, NOW)

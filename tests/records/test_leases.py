@@ -29,7 +29,7 @@ def world(tmp_path: Path, on_server: Database) -> World:
 
 def test_one_of_many_does_a_periodic_job(on_server: Database) -> None:
     jobs = JobRecords(on_server)
-    jobs.add_periodic(SWEEP, NOW)
+    jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, NOW)
     for number in range(5):
         claim = partial(jobs.claim, Lane.UPKEEP, now=at(number), lease=DAY, kinds=[SWEEP])
         with ThreadPoolExecutor(8) as threads:
@@ -71,7 +71,7 @@ def test_time_in_which_another_node_ran_counts_as_idle(on_server: Database) -> N
 def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) -> None:
     world.housekeeping.sweep()
     upload, jobs = world.create(10), JobRecords(world.database)
-    jobs.add_periodic(SWEEP, world.now)
+    jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, world.now)
     world.set_clock(days=8)
     sweep = jobs.claim(Lane.UPKEEP, "another node", world.now, DAY, [SWEEP])
     assert sweep is not None

@@ -97,7 +97,9 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
         may_end.wait(600)
         return False
 
-    worker = site.world.worker({"index": write_a_file(site.world, 0)}, arrivals=look_for_long)
+    worker = site.world.worker(
+        {"index": write_a_file(site.world, 0)}, look_at_arrivals=look_for_long
+    )
     site.workers.append(worker)
     worker.start()
     try:
@@ -295,6 +297,7 @@ def test_every_lane_has_its_own_thread_and_niceness(site: Site) -> None:
         Lane.BACKGROUND: 19,
         Lane.LONG: 19,
         Lane.ENCODING: 19,
+        Lane.WEBHOOKS: 19,
         Lane.UPKEEP: 19,
     }
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0

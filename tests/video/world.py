@@ -71,7 +71,7 @@ class World:
         name: str = "worker",
         pace: Pace = QUICK_PACE,
         clock: Callable[[], datetime] = wall_clock,
-        arrivals: Callable[[], bool] = lambda: False,
+        look_at_arrivals: Callable[[], bool] = lambda: False,
     ) -> JobWorker:
         wakeup = WakeupSocket(self.data)
         media = MediaJobs(
@@ -79,7 +79,7 @@ class World:
             sweep=MediaSweep(
                 media=self.media, uploads=self.uploads, folder=self.folder, clock=clock
             ),
-            arrivals=arrivals,
+            look_at_arrivals=look_at_arrivals,
             wake=wakeup.notify,
             tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
             sweep_seconds=0.2,
@@ -88,7 +88,7 @@ class World:
             jobs=self.jobs,
             kinds=media.kinds(),
             looks=[media.look],
-            followers={"arrivals": media.arrivals},
+            on_change=media.look_at_arrivals,
             wakeup=wakeup,
             name=name,
             clock=clock,

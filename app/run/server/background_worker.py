@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.access import audit, webhooks
 from app.core.errors import UploadError
-from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, Heartbeat, Job, Lane
+from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Heartbeat, Job, Lane
 from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
@@ -120,16 +120,23 @@ def start_jobs(services: Services, instruments: Instruments) -> JobWorker:
     name = secrets.token_hex(NAME_BYTES)
     work = MediaWork(services.media)
     media = work.jobs(name=name, tell=instruments.count_job)
-    jobs, clock = services.media.jobs, services.media.clock
+    jobs, clock, wakeup = services.media.jobs, services.media.clock, services.media.wakeup
+    webhook_delivery = services.identity.webhook_delivery
     worker = JobWorker(
         jobs=jobs,
-        kinds={**media.kinds(), **periodic_kinds(services)},
-        looks=[media.look, services.housekeeping.look_for_digests],
-        followers={
-            "arrivals": media.arrivals,
-            "webhooks": services.identity.webhook_delivery.deliver_due,
+        kinds={
+            **media.kinds(),
+            # Woken again: more may be due.
+            WEBHOOK: Kind(run=webhook_delivery.deliver_some, after=lambda *_: wakeup.notify()),
+            **periodic_kinds(services),
         },
-        wakeup=services.media.wakeup,
+        looks=[
+            media.look,
+            lambda: webhook_delivery.look(jobs, clock()),
+            services.housekeeping.look_for_digests,
+        ],
+        on_change=media.look_at_arrivals,
+        wakeup=wakeup,
         name=name,
         clock=clock,
     )

@@ -79,7 +79,7 @@ class MediaWork:
                 if self.media.policy.is_eager
                 else lambda _: None,
             ),
-            arrivals=Arrivals(tools).look,
+            look_at_arrivals=Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
             wake=self.media.wakeup.notify,
             tell=tell,

@@ -31,7 +31,7 @@ class MediaJobs:
 
     steps: Mapping[str, Step]
     sweep: MediaSweep
-    arrivals: Callable[[], bool]
+    look_at_arrivals: Callable[[], bool]
     """Looks at active uploads; True to be called again at once."""
     wake: Callable[[], None]
     make_room: Callable[[], object] = lambda: None

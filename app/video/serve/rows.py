@@ -51,7 +51,7 @@ _GONE = (
     )
     .limit(sa.bindparam("most"))
 )
-"""Run twice per second: SQLAlchemy takes as long to build such a query as to run it."""
+"""Run every second: SQLAlchemy takes as long to build such a query as to run it."""
 
 _STILL_WAITS = {
     INDEX: PlaybackState.WAITING,
@@ -85,7 +85,7 @@ _FAILED_STEP = (
     )
     .limit(sa.bindparam("most"))
 )
-"""Run twice per second; an index covers failed jobs, but not cancelled ones."""
+"""Run every second; an index covers failed jobs, but not cancelled ones."""
 
 _PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 

@@ -1,7 +1,7 @@
 """One table for all jobs of the background worker.
 
 The jobs of videos move into it. Jobs no longer refer to the table of uploads, since some are not
-about a video. Leases on periodic work go: it consists of jobs.
+about a video. Leases on periodic work and on deliveries go: they are those of jobs.
 """
 
 import sqlalchemy as sa
@@ -58,6 +58,7 @@ def upgrade() -> None:
     op.execute(sa.insert(new).from_select(list(new.columns), sa.select(old)))
     op.drop_table("media_jobs")
     op.drop_table("turns")
+    op.drop_column("webhook_deliveries", "token")
     for name, columns, where in (
         ("jobs_unfinished", ["lane", "priority", "turn", "queued_at"], UNFINISHED),
         ("jobs_by_client", ["lane", "client", "priority", "turn"], UNFINISHED),
