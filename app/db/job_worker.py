@@ -166,7 +166,13 @@ class JobWorker:
         """
         self._has_changed.set()
         began = time.monotonic()
-        count = max((look() for look in self.looks), default=0)
+        count = 0
+        for look in self.looks:
+            try:
+                count = max(count, look())
+            except Exception as error:  # The others go on, and this one at the next poll.
+                is_known = isinstance(error, UploadError)
+                log.error("look for jobs: %s", error, exc_info=None if is_known else error)
         took = time.monotonic() - began
         for lane in self.jobs.lanes_due(self.clock()):
             for woken in self._woken_by_lane[lane]:

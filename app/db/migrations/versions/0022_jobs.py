@@ -4,6 +4,8 @@ The jobs of videos move into it. Jobs no longer refer to the table of uploads, s
 about a video. Leases on periodic work and on deliveries go: they are those of jobs.
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -11,32 +13,12 @@ revision = "0022"
 down_revision = "0021"
 
 UNFINISHED = "state IN ('queued', 'running')"
-SAME = [
-    "argument",
-    "lane",
-    "priority",
-    "client",
-    "turn",
-    "state",
-    "attempts",
-    "is_renewed",
-    "progress",
-    "worker",
-    "problem_code",
-    "problem_detail",
-    "queued_at",
-    "updated_at",
-    "due_at",
-]
 SHOWN = "state IN ('queued', 'running', 'failed')"
 
 
 def upgrade() -> None:
     """Copy the jobs of videos into the new table, and drop the tables that it replaces."""
-    op.create_table(
-        "jobs",
-        sa.Column("subject", sa.String(32), primary_key=True),
-        sa.Column("kind", sa.String(32), primary_key=True),
+    same: list[sa.Column[Any]] = [
         sa.Column("argument", sa.String(200), primary_key=True),
         sa.Column("lane", sa.String(16), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
@@ -52,9 +34,14 @@ def upgrade() -> None:
         sa.Column("queued_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("due_at", sa.BigInteger(), nullable=False),
+    ]
+    names = [column.name for column in same]
+    subject, kind = (
+        sa.Column(name, sa.String(32), primary_key=True) for name in ("subject", "kind")
     )
-    old = sa.table("media_jobs", *map(sa.column, ("upload_id", "step", *SAME)))
-    new = sa.table("jobs", *map(sa.column, ("subject", "kind", *SAME)))
+    op.create_table("jobs", subject, kind, *same)
+    old = sa.table("media_jobs", *map(sa.column, ("upload_id", "step", *names)))
+    new = sa.table("jobs", *map(sa.column, ("subject", "kind", *names)))
     op.execute(sa.insert(new).from_select(list(new.columns), sa.select(old)))
     op.drop_table("media_jobs")
     op.drop_table("turns")
