@@ -23,9 +23,9 @@ from app.run.server.background_worker import STOP_SECONDS
 from app.run.server.child_processes import END_SIGNALS
 from app.settings import Settings
 from app.video.make.ffmpeg import Ffmpeg
+from app.video.make.jobs import MediaJobs
 from app.video.make.steps import StepTools
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import MediaJobs
 from app.video.serve.folder import DiskFolder
 from app.video.serve.source import MediaSource
 from tests.records.making import add_projects, new_sqlite, new_upload

@@ -1,5 +1,5 @@
 """The media jobs of the background worker, which make what players need.
 
-`work.py` names the steps, `worker.py` hands them to the job worker, `sweep.py` finds work in the
+`work.py` names the steps, `jobs.py` hands them to the job worker, `sweep.py` finds work in the
 records. `ffmpeg` and `sandbox` run the programs.
 """

@@ -23,6 +23,7 @@ from app.video.index.boxes import LongIndex
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import SUBTITLES, index, write_subtitles
+from app.video.make.jobs import Listener, MediaJobs
 from app.video.make.pictures import EARLY_POSTER, PICTURES, make_early_poster, make_pictures
 from app.video.make.probe import HEAD_BYTES, is_no_video
 from app.video.make.remux import remux
@@ -37,7 +38,6 @@ from app.video.make.sandbox.process import ROOT
 from app.video.make.sound import WAVEFORM, encode_sound, make_waveform
 from app.video.make.steps import StepTools, make_way
 from app.video.make.sweep import Arrivals, MediaSweep
-from app.video.make.worker import Listener, MediaJobs
 from app.video.serve.ladder import Capability, read_capability
 from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.video.serve.services import MediaServices
