@@ -304,13 +304,17 @@ class Housekeeping:
 
     def _without_digest(self) -> Upload | None:
         """The next file to compute a digest of."""
-        since = None
-        if not self._settings.storage:  # In folders.
-            now = self._clock()
-            is_quiet = not self._records.has_changed(now - QUIET)
-            since = now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
-        found = self._records.without_sha256(1 + len(self._unreadable), idle_since=since)
-        return next((each for each in found if each.id not in self._unreadable), None)
+
+        def first(since: datetime | None) -> Upload | None:
+            found = self._records.without_sha256(1 + len(self._unreadable), idle_since=since)
+            return next((each for each in found if each.id not in self._unreadable), None)
+
+        if self._settings.storage:
+            return first(None)
+        now = self._clock()
+        upload = first(now - QUIET)
+        is_busy = upload is not None and self._records.has_changed(now - QUIET)
+        return first(now - LONGEST_WITHOUT_SHA256) if is_busy else upload
 
     def _digest_one(self, upload: Upload) -> None:
         try:
