@@ -36,9 +36,9 @@ Values = Mapping[str, Any]
 Condition = sa.ColumnElement[bool]
 
 
-def key_of(upload_id: str, step: str, argument: str) -> dict[str, Any]:
+def key_of(subject: str, kind: str, argument: str) -> dict[str, Any]:
     """The columns that identify a job."""
-    return {"subject": upload_id, "kind": step, "argument": argument}
+    return {"subject": subject, "kind": kind, "argument": argument}
 
 
 def is_job(key: Values) -> Condition:
@@ -294,8 +294,8 @@ class JobRecords:
         """Claim the next job of a lane, of one of these kinds, until `now + lease`.
 
         Lowest priority first, then round robin over clients, then longest waiting first. Takes over
-        jobs whose lease has ended; one that has used up its attempts fails instead. Each
-        thread of a worker has one job at a time.
+        jobs whose lease has ended; one that has used up its attempts fails instead. A worker has at
+        most `Lane.most_of_client` jobs of one client at a time.
         """
         next_job = (
             sa.select(jobs)
