@@ -200,7 +200,7 @@ class Heartbeat:
             raise JobCancelled(str(self.job))
 
 
-Step = Callable[[Job, Heartbeat], None]
+Step = Callable[[Job, Heartbeat], object]
 """Does one job. Raises `JobFailed` if that is impossible, and lets `JobCancelled` propagate.
 
 It may run again after its end, or concurrently with a run that has lost its lease."""

@@ -32,7 +32,7 @@ SHORTEST_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WorkerPace:
     """Intervals of the worker; the defaults are for servers, tests use shorter ones.
 
     Another worker takes over a job if its lease has not been renewed for `lease`. The worker checks
@@ -51,15 +51,13 @@ class Pace:
     failed_seconds: float = 2.0
 
 
-SERVER_PACE = Pace()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """What the worker does for jobs of a kind.
 
-    With `every`, the job is due again after that time, however it ended. `after` is called with the
-    job, one of `OUTCOMES` and the seconds that it took.
+    With `every`, the job is due again after that time, or after a server error, such as a full
+    disk, when others are. `after` is called with the job, one of `OUTCOMES` and the seconds that it
+    took.
     """
 
     run: Step
@@ -87,7 +85,7 @@ class JobWorker:
     wakeup: WakeupSocket
     name: str
     clock: Callable[[], datetime]
-    pace: Pace = SERVER_PACE
+    pace: WorkerPace = field(default_factory=WorkerPace)
 
     def __post_init__(self) -> None:
         self._keeper = LeaseKeeper(self.jobs, self.clock, self.pace)
@@ -281,7 +279,7 @@ class LeaseKeeper:
 
     jobs: JobRecords
     clock: Callable[[], datetime]
-    pace: Pace
+    pace: WorkerPace
 
     def __post_init__(self) -> None:
         self._claims: dict[int, _Claim] = {}

@@ -19,7 +19,7 @@ from app.core.errors import NoRoom, UploadGone
 from app.core.jobs import MAX_ATTEMPTS, Heartbeat, Job, JobFailed, JobState, Lane, Step
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
-from app.db.job_worker import JobWorker, Pace
+from app.db.job_worker import JobWorker, WorkerPace
 from app.video.serve.folder import writing
 from tests.video.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until
@@ -32,7 +32,9 @@ class Site:
         self.world = World(data)
         self.workers: list[JobWorker] = []
 
-    def start(self, steps: dict[str, Step], name: str = "worker", pace: Pace = QUICK_PACE) -> None:
+    def start(
+        self, steps: dict[str, Step], name: str = "worker", pace: WorkerPace = QUICK_PACE
+    ) -> None:
         worker = self.world.worker(steps, name=name, pace=pace)
         self.workers.append(worker)
         worker.start()
@@ -112,7 +114,7 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
 
 
 def test_a_wake_up_is_faster_than_a_look(site: Site) -> None:
-    lazy = Pace(lease=timedelta(seconds=60), poll_seconds=3600.0)
+    lazy = WorkerPace(lease=timedelta(seconds=60), poll_seconds=3600.0)
     site.start({"pictures": write_a_file(site.world, 0)}, pace=lazy)
     wait_until((site.world.data / "media.sock").exists, "it listens")
     for _ in range(3):
@@ -124,7 +126,9 @@ def test_a_long_step_keeps_its_job_although_it_never_reports(site: Site) -> None
     step = Waits()
     lease = timedelta(seconds=0.6)
     job = site.world.enqueue(site.world.publish(), "pictures")
-    site.start({"pictures": step}, pace=Pace(lease=lease, poll_seconds=0.05, check_seconds=0.05))
+    site.start(
+        {"pictures": step}, pace=WorkerPace(lease=lease, poll_seconds=0.05, check_seconds=0.05)
+    )
     assert step.began.wait(30)
     begun = site.wait_for(job, JobState.RUNNING)
 

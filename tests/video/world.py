@@ -16,7 +16,7 @@ from app.core.lifecycle import UploadState
 from app.core.upload import UploadId
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.job_worker import JobWorker, Pace
+from app.db.job_worker import JobWorker, WorkerPace
 from app.db.waking import WakeupSocket
 from app.run.build import assemble
 from app.run.server.background_worker import STOP_SECONDS
@@ -30,7 +30,7 @@ from app.video.serve.folder import DiskFolder
 from app.video.serve.source import MediaSource
 from tests.records.making import add_projects, new_sqlite, new_upload
 
-QUICK_PACE = Pace(
+QUICK_PACE = WorkerPace(
     poll_seconds=0.05,
     lease=timedelta(seconds=2),
     check_seconds=0.05,
@@ -69,7 +69,7 @@ class World:
         steps: Mapping[str, Step],
         *,
         name: str = "worker",
-        pace: Pace = QUICK_PACE,
+        pace: WorkerPace = QUICK_PACE,
         clock: Callable[[], datetime] = wall_clock,
         look_at_arrivals: Callable[[], bool] = lambda: False,
     ) -> JobWorker:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.access import audit, webhooks
 from app.core.errors import UploadError
-from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Heartbeat, Job, Lane
+from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Lane
 from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
@@ -153,10 +153,7 @@ def periodic_kinds(services: Services) -> dict[str, Kind]:
     housekeeping, pause = services.housekeeping, sweep_pause(services.settings)
 
     def periodic(work: Callable[[], object], every: float) -> Kind:
-        def run(_job: Job, _beat: Heartbeat) -> None:
-            work()
-
-        return Kind(run=run, every=timedelta(seconds=every))
+        return Kind(run=lambda _job, _beat: work(), every=timedelta(seconds=every))
 
     return {
         # Expires uploads, then videos, allowing for jumps of the clock.

@@ -37,8 +37,7 @@ class MediaJobs:
     make_room: Callable[[], object] = lambda: None
     tell: Listener = lambda _step, _outcome, _seconds: None
     sweep_seconds: float = SWEEP_SECONDS
-    _sweep_at: float = float("-inf")
-    _has_begun: bool = False
+    _sweep_at: float | None = None
 
     def kinds(self) -> dict[str, Kind]:
         """The steps, for the job worker."""
@@ -46,10 +45,10 @@ class MediaJobs:
 
     def look(self) -> int:
         """Run the sweeps of recent uploads, and at times of all; returns their highest count."""
-        if not self._has_begun:
+        if self._sweep_at is None:
             self.sweep.remove_strays()
             self.sweep.plan_unmade()
-            self._has_begun = True
+            self._sweep_at = 0.0
         most = self._sweep(is_recent=True)
         if time.monotonic() >= self._sweep_at:
             self.sweep.remove_abandoned()
