@@ -9,7 +9,7 @@ Each package imports only those listed below it:
     video       what players need: indexes, posters, renditions
     uploads     the use cases: create, append, complete, cancel, expire
     storage, records    bytes by key; facts about uploads
-    db          connections, transactions, tables, jobs and leases
+    db          connections, transactions, tables, jobs and their worker
     ingest      from the socket to a file in large blocks
     settings    the options, and how their values are parsed
     core        values and rules

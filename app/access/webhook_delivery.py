@@ -7,14 +7,12 @@ import logging
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import count
-from threading import Lock, Thread, Timer
+from threading import Timer
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -23,26 +21,19 @@ from standardwebhooks import Webhook as Signer
 
 from app.access.webhooks import UNFINISHED, DeliveryState, check_url, is_public, pause_after
 from app.core.errors import InvalidRequest, UploadError
+from app.core.jobs import WEBHOOK, Heartbeat, Job, Lane
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.tables import webhook_deliveries, webhook_events, webhooks
-from app.db.waking import Waker
+from app.db.jobs import JobRecords
+from app.db.tables import jobs, webhook_deliveries, webhook_events, webhooks
 
 # ---- the queue -----------------------------------------------------------------------------------
 
-# At most one delivery of a webhook is sent at a time, and events of one video in their order: none
-# is claimed while an earlier one is unfinished.
+# A webhook with something to send has one job, which sends one delivery after another. Events of
+# one video are sent in their order: none while an earlier one is unfinished.
 
 
 _ours, _other = webhook_deliveries, webhook_deliveries.alias()
-
-_IS_DUE = and_(_ours.c.state.in_(UNFINISHED), _ours.c.due_at <= bindparam("now"))
-
-_IS_BUSY = exists().where(
-    _other.c.webhook_id == webhooks.c.id,
-    _other.c.state == DeliveryState.SENDING,
-    _other.c.due_at > bindparam("now"),
-)
 
 _HAS_EARLIER = exists().where(
     _other.c.webhook_id == _ours.c.webhook_id,
@@ -53,10 +44,15 @@ _HAS_EARLIER = exists().where(
 
 _READY = select(webhooks.c.id, webhooks.c.project_id).where(
     webhooks.c.paused_at.is_(None),
-    exists().where(_ours.c.webhook_id == webhooks.c.id, _IS_DUE, not_(_HAS_EARLIER)),
-    not_(_IS_BUSY),
+    exists().where(
+        _ours.c.webhook_id == webhooks.c.id,
+        _ours.c.state.in_(UNFINISHED),
+        _ours.c.due_at <= bindparam("now"),
+        not_(_HAS_EARLIER),
+    ),
+    not_(exists().where(jobs.c.subject == webhooks.c.id, jobs.c.kind == WEBHOOK)),
 )
-"""Asked twice a second."""
+"""Runs after each change."""
 
 _NEXT = (
     select(
@@ -74,10 +70,10 @@ _NEXT = (
     .join(webhooks, webhooks.c.id == _ours.c.webhook_id)
     .join(webhook_events, webhook_events.c.number == _ours.c.event_number)
     .where(
+        webhooks.c.paused_at.is_(None),
         _ours.c.webhook_id == bindparam("webhook"),
         _ours.c.state == literal_column(f"'{DeliveryState.WAITING}'"),
         _ours.c.due_at <= bindparam("now"),
-        not_(_IS_BUSY),
         not_(_HAS_EARLIER),
     )
     .order_by(_ours.c.due_at, _ours.c.event_number)
@@ -85,32 +81,19 @@ _NEXT = (
 )
 """One state alone: an index then has them in this order, however many wait."""
 
-_LOCK = (
-    select(webhooks.c.id)
-    .where(webhooks.c.id == bindparam("webhook"), webhooks.c.paused_at.is_(None))
-    .with_for_update(skip_locked=True, key_share=True)
-)
-"""Later statements see what the previous claim of this webhook changed: PostgreSQL re-reads a row
-that it had to wait for, but not the rows that a subquery has found."""
-
 _LOST = (
     update(_ours)
-    .where(
-        _ours.c.webhook_id == bindparam("webhook"),
-        _ours.c.state == DeliveryState.SENDING,
-        _ours.c.due_at <= bindparam("now"),
-    )
+    .where(_ours.c.webhook_id == bindparam("webhook"), _ours.c.state == DeliveryState.SENDING)
     .values(state=DeliveryState.WAITING.value)
 )
-"""What a sender had that died."""
+"""What a sender had that died, or that has lost the lease of its job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedDelivery:
-    """A delivery that this process alone may send, until its lease ends."""
+class BegunDelivery:
+    """A delivery that is being sent."""
 
     delivery_id: str
-    token: str
     webhook_id: str
     subject: str
     url: str
@@ -130,81 +113,69 @@ class ClaimedDelivery:
 
 
 class DeliveryQueue:
-    """Every call is one transaction."""
+    """Every call is one transaction. Only the holder of a webhook's job begins its deliveries."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def ready(self, now: datetime) -> dict[str, str]:
-        """The webhooks that have something to send and are sent nothing, each with its project."""
+        """The webhooks that have something to send and no job yet, each with its project."""
         with self._database.read() as connection:
             return {row.id: row.project_id for row in connection.execute(_READY, {"now": now})}
 
-    def claim(
-        self, webhook_id: str, now: datetime, *, token: str, lease: timedelta
-    ) -> ClaimedDelivery | None:
-        """The webhook's next delivery; None if none is due, or another server has claimed it.
-
-        Also one whose sender died: its lease has ended.
-        """
+    def begin(self, webhook_id: str, now: datetime) -> BegunDelivery | None:
+        """The webhook's next delivery, also one whose sender died; None if none is due."""
         with self._database.write() as connection:
             values = {"now": now, "webhook": webhook_id}
-            if connection.execute(_LOCK, values).first() is None:
-                return None
             connection.execute(_LOST, values)
             row = connection.execute(_NEXT, values).first()
             if row is None:
                 return None
-            claimed = {
-                "state": DeliveryState.SENDING.value,
-                "token": token,
-                "attempts": row.attempts + 1,
-                "due_at": now + lease,
-            }
-            connection.execute(update(_ours).where(_ours.c.id == row.id).values(claimed))
+            begun = {"state": DeliveryState.SENDING.value, "attempts": row.attempts + 1}
+            connection.execute(update(_ours).where(_ours.c.id == row.id).values(begun))
         about = dict(row._mapping)
         about["delivery_id"] = about.pop("id")
-        return ClaimedDelivery(**{**about, "attempts": row.attempts + 1}, token=token)
+        return BegunDelivery(**{**about, "attempts": row.attempts + 1})
 
-    def note_delivered(self, claim: ClaimedDelivery, now: datetime, status: int) -> bool:
-        """Note that the receiver has it; False if the lease had ended and another sends it."""
+    def note_delivered(self, begun: BegunDelivery, now: datetime, status: int) -> bool:
+        """Note that the receiver has it; False if another sender has begun it again."""
         delivered = {
             "state": DeliveryState.DELIVERED.value,
             "status": status,
             "problem": None,
             "delivered_at": now,
         }
-        return self._note(claim, delivered, later_due_at=now)
+        return self._note(begun, delivered, later_due_at=now)
 
     def note_failed(
-        self, claim: ClaimedDelivery, now: datetime, *, status: int | None, problem: str
+        self, begun: BegunDelivery, now: datetime, *, status: int | None, problem: str
     ) -> bool:
         """Note a failed attempt, and when the next one is; False as for `note_delivered`.
 
         Later events of the same video wait as long.
         """
-        pause = pause_after(claim.attempts)
+        pause = pause_after(begun.attempts)
         state = DeliveryState.FAILED if pause is None else DeliveryState.WAITING
         due_at = now + (pause or timedelta(0))
         failed = {"state": state.value, "status": status, "problem": problem, "due_at": due_at}
-        return self._note(claim, failed, later_due_at=due_at)
+        return self._note(begun, failed, later_due_at=due_at)
 
     def _note(
-        self, claim: ClaimedDelivery, values: Mapping[str, Any], *, later_due_at: datetime
+        self, begun: BegunDelivery, values: Mapping[str, Any], *, later_due_at: datetime
     ) -> bool:
-        is_held = and_(
-            _ours.c.id == claim.delivery_id,
+        is_ours = and_(
+            _ours.c.id == begun.delivery_id,
             _ours.c.state == DeliveryState.SENDING,
-            _ours.c.token == claim.token,
+            _ours.c.attempts == begun.attempts,
         )
         follows = and_(
-            _ours.c.webhook_id == claim.webhook_id,
-            _ours.c.subject == claim.subject,
-            _ours.c.id != claim.delivery_id,
+            _ours.c.webhook_id == begun.webhook_id,
+            _ours.c.subject == begun.subject,
+            _ours.c.id != begun.delivery_id,
             _ours.c.state == DeliveryState.WAITING,
         )
         with self._database.write() as connection:
-            is_noted = connection.execute(update(_ours).where(is_held).values(values)).rowcount == 1
+            is_noted = connection.execute(update(_ours).where(is_ours).values(values)).rowcount == 1
             if is_noted:
                 connection.execute(update(_ours).where(follows).values(due_at=later_due_at))
         return is_noted
@@ -373,18 +344,8 @@ def _words(error: Exception) -> str:
 # ---- the worker ----------------------------------------------------------------------------------
 
 
-MAX_AT_ONCE = 8
-"""As many webhooks are sent to at the same time; each has one request at a time."""
-
-MAX_OF_PROJECT = MAX_AT_ONCE // 2
-"""As many of them may be of one project: its slow receivers leave room for others."""
-
 MAX_IN_A_ROW = 20
 """After as many deliveries, or one that failed, a webhook lets another have its turn."""
-
-LEASE = timedelta(minutes=1)
-"""A delivery that was not noted after this time is sent again: its sender has died. An attempt
-takes at most `webhook_sender.TIMEOUT_SECONDS`, and resolving a name before it."""
 
 log = logging.getLogger(__name__)
 
@@ -396,76 +357,43 @@ class WebhookDelivery:
         self._queue = DeliveryQueue(ctx.database)
         self._sender = sender
         self._clock = ctx.clock
-        self._new_id = ctx.new_id
-        self._wake = Waker(ctx.settings.data_dir).wake
-        self._slots = _Slots()
-        self._turns: dict[str, int] = {}
-        self._numbers = count(1)
 
-    def deliver_due(self) -> None:
-        """Begin to send what is due, as far as there are free threads; does not wait for it."""
+    def look(self, jobs: JobRecords, now: datetime) -> int:
+        """Queue a job for each webhook that has something to send; returns their number.
+
+        Webhooks of one project take turns with those of others. `now` is the time of `jobs`.
+        """
         ready = self._queue.ready(self._clock())
-        # Those whose last turn was longest ago come first.
-        for webhook_id in sorted(ready, key=lambda each: self._turns.get(each, 0)):
-            project_id = ready[webhook_id]
-            if self._slots.take(project_id):
-                self._turns[webhook_id] = next(self._numbers)
-                # A daemon: a server that stops does not wait for slow receivers.
-                some = (webhook_id, project_id)
-                Thread(target=self._deliver_some, args=some, daemon=True).start()
+        if ready:
+            jobs.add(WEBHOOK, ready, Lane.WEBHOOKS, now)
+        return len(ready)
 
-    def _deliver_some(self, webhook_id: str, project_id: str) -> None:
-        delivered = 0
+    def deliver_some(self, job: Job, beat: Heartbeat) -> None:
+        """Send a webhook what is due, for one turn."""
         try:
-            while delivered < MAX_IN_A_ROW and self.deliver_next(webhook_id):
-                delivered += 1
+            for _ in range(MAX_IN_A_ROW):
+                beat.go_on()
+                if not self.deliver_next(job.subject):
+                    break
         except UploadError as error:
             log.error("a delivery to a webhook could not be recorded: %s", error)
-        finally:
-            self._slots.release(project_id)
-        if delivered:
-            self._wake()  # Others may wait for the slot, or this webhook for its next turn.
 
     def deliver_next(self, webhook_id: str) -> bool:
         """Send the next event that is due to a webhook; whether there was one, and it arrived."""
-        claim = self._queue.claim(webhook_id, self._clock(), token=self._new_id(), lease=LEASE)
-        if claim is None:
+        begun = self._queue.begin(webhook_id, self._clock())
+        if begun is None:
             return False
         now = self._clock()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Sluice",
-            **signed_headers(claim.secrets(now), claim.event_id, claim.payload, now),
+            **signed_headers(begun.secrets(now), begun.event_id, begun.payload, now),
         }
-        answer = self._sender.post(claim.url, claim.payload.encode(), headers)
+        answer = self._sender.post(begun.url, begun.payload.encode(), headers)
         now = self._clock()
         if answer.status is not None and answer.problem is None:
-            self._queue.note_delivered(claim, now, answer.status)
+            self._queue.note_delivered(begun, now, answer.status)
             return True
         problem = answer.problem or ""
-        self._queue.note_failed(claim, now, status=answer.status, problem=problem)
+        self._queue.note_failed(begun, now, status=answer.status, problem=problem)
         return False
-
-
-class _Slots:
-    """How many webhooks are being sent to, in all and of each project."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-        self._changing = Lock()
-
-    def take(self, project_id: str) -> bool:
-        """Whether there was one left for this project; it is the caller's until `release`."""
-        with self._changing:
-            is_full = self._taken.total() >= MAX_AT_ONCE
-            if is_full or self._taken[project_id] >= MAX_OF_PROJECT:
-                return False
-            self._taken[project_id] += 1
-            return True
-
-    def release(self, project_id: str) -> None:
-        """Give it back."""
-        with self._changing:
-            self._taken[project_id] -= 1
-            if not self._taken[project_id]:
-                del self._taken[project_id]

@@ -197,8 +197,7 @@ class Webhook:
 class Delivery:
     """One event for one webhook. `status` is that of the last answer, `problem` what was wrong.
 
-    `due_at` is when it is tried next, or when its sender is taken for dead. `number`
-    grows from event to event.
+    `due_at` is when it is tried next. `number` grows from event to event.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Jobs: what the media worker makes of a video, and the states of that work, as one table.
+"""Jobs of the background worker, and their states as one table.
 
     queued <----> running ----> done
        |             |--------> failed
@@ -10,7 +10,9 @@ worker whose lease has ended loses the job to another one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -29,8 +31,14 @@ REMUX = "remux"
 SOUND = "sound"
 """The step that converts sound that browsers cannot play."""
 
-FLEETING = frozenset({"segments"})
-"""Steps whose jobs are deleted when done: a video has thousands of segments."""
+WEBHOOK = "webhook"
+"""Sends the events that are due to a webhook."""
+
+SWEEP, FORGETTING, LIBRARY, DIGESTS = "sweep", "forgetting", "library", "digests"
+"""Periodic jobs. Of each there is one, which is always queued or running."""
+
+FLEETING = frozenset({"segments", WEBHOOK})
+"""Kinds whose jobs are deleted when done: a video has thousands of segments."""
 
 
 class JobState(StrEnum):
@@ -79,6 +87,10 @@ class Lane(StrEnum):
     """Videos whose index takes over 2 s of CPU time to read; these wait only for each other."""
     ENCODING = "encoding"
     """Takes hours, such as encoding a whole video."""
+    WEBHOOKS = "webhooks"
+    """Waits for receivers. Those of one project leave half of the threads to others."""
+    UPKEEP = "upkeep"
+    """Periodic jobs. Each has a thread, so that none waits for another."""
 
     @property
     def niceness(self) -> int:
@@ -86,14 +98,28 @@ class Lane(StrEnum):
         return 5 if self in {Lane.QUICK, Lane.ON_DEMAND} else 19
 
     @property
+    def threads(self) -> int:
+        """The number of jobs that a worker runs at the same time."""
+        return {Lane.WEBHOOKS: 8, Lane.UPKEEP: 4}.get(self, 1)
+
+    @property
+    def most_of_client(self) -> int:
+        """The number of jobs of one client that a worker runs at the same time."""
+        return self.threads // 2 if self is Lane.WEBHOOKS else self.threads
+
+    @property
     def urgency(self) -> int:
         """Rank of the lane; 0 is the most urgent."""
         return list(Lane).index(self)
 
 
+MEDIA_LANES = tuple(lane for lane in Lane if lane not in {Lane.WEBHOOKS, Lane.UPKEEP})
+"""Lanes with jobs about videos, which are shown to operators."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One step for one video; there is at most one job with the same step and argument.
+    """Work of a kind for a subject, such as a step for a video; an argument has at most one job.
 
     `due_at` is the earliest time of the next attempt, or the end of a running job's lease.
     `attempts` counts claims since the job was last queued by request, at `queued_at`. A running
@@ -101,8 +127,8 @@ class Job:
     file; within a lane and priority, `turn` orders jobs round-robin by client.
     """
 
-    upload_id: UploadId
-    step: str
+    subject: str
+    kind: str
     argument: str
     lane: Lane
     priority: int
@@ -123,22 +149,61 @@ class Job:
         return (lane.urgency, priority) < (self.lane.urgency, self.priority)
 
     @property
+    def upload_id(self) -> UploadId:
+        """The video, for a step of the media worker."""
+        return UploadId(self.subject)
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """For log messages about the job."""
+        return {"upload_id": self.subject} if self.lane in MEDIA_LANES else {}
+
+    @property
     def is_last_attempt(self) -> bool:
-        """Whether the job fails for good if this attempt does."""
-        return self.attempts >= MAX_ATTEMPTS
+        """Whether the job fails for good if this attempt does; only jobs about videos do."""
+        return self.lane in MEDIA_LANES and self.attempts >= MAX_ATTEMPTS
 
     def retry_after(self, first: timedelta) -> timedelta:
         """Pause after the failed attempt: `first`, then four times as long after each (backoff)."""
-        growth: int = 4 ** max(0, self.attempts - 1)
+        growth: int = 4 ** min(max(0, self.attempts - 1), 5)
         return first * growth
 
     def __str__(self) -> str:
-        """Step and argument of the job."""
-        return f"{self.step} {self.argument}".rstrip()
+        """Kind and argument of the job."""
+        return f"{self.kind} {self.argument}".rstrip()
 
 
 class JobCancelled(Exception):
     """Raised by a heartbeat: stop now, and leave no partial files. The result is not needed."""
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """Jobs call it regularly with their progress, from 0 to 1.
+
+    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for threads that wait
+    for a program.
+    """
+
+    job: Job
+    stop: threading.Event = field(default_factory=threading.Event)
+    progress: float = 0.0
+
+    def __call__(self, progress: float) -> None:
+        """Report progress. Cheap: a separate thread writes to the database."""
+        self.progress = min(max(progress, 0.0), 1.0)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Check for cancellation without reporting progress."""
+        if self.stop.is_set():
+            raise JobCancelled(str(self.job))
+
+
+Step = Callable[[Job, Heartbeat], object]
+"""Does one job. Raises `JobFailed` if that is impossible, and lets `JobCancelled` propagate.
+
+It may run again after its end, or concurrently with a run that has lost its lease."""
 
 
 class JobYields(Exception):

@@ -167,7 +167,7 @@ class Database:
         """Returns a function whose value changes after any commit; for use by one thread.
 
         The function keeps a connection open and takes 10 us. For a server, its value simply changes
-        every two seconds: a query would cost as much as the work that it saves.
+        every second: a query would cost as much as the work that it saves.
         """
         return self._kind.change_mark(self._engine)
 

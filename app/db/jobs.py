@@ -1,4 +1,4 @@
-"""The media worker's queue: a table of jobs that workers claim with a lease.
+"""The background worker's queue: a table of jobs that workers claim with a lease.
 
 A claim can be renewed, and expires when its worker dies: no repair is needed. Every update has a
 condition on the job's state and on the claim, so a worker that has lost its job changes nothing.
@@ -15,58 +15,60 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.errors import UploadGone, UploadNotFound
-from app.core.jobs import ENDED, FLEETING, SHOWN, Job, JobState, Lane, sources
+from app.core.jobs import ENDED, FLEETING, MEDIA_LANES, SHOWN, Job, JobState, Lane, sources
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
 from app.db.engine import Database
-from app.db.tables import IS_SHOWN, IS_UNFINISHED, media_jobs, uploads
+from app.db.sql import insert_unless_known
+from app.db.tables import IS_SHOWN, IS_UNFINISHED, jobs, uploads
 
 # ---- rows ----------------------------------------------------------------------------------------
 
 # Jobs as rows: the conditions for changes, and the values of each change.
 
 
-LONGEST_WAIT = timedelta(hours=1)
-"""Longest delay of a job. One due later dates from before the clock was set back: it is due now."""
+SET_BACK = timedelta(minutes=1)
+"""A job that was changed this far in the future dates from before the clock was set back: it is due
+now. The nodes' clocks agree within milliseconds."""
 
 Values = Mapping[str, Any]
 Condition = sa.ColumnElement[bool]
 
 
-def key_of(upload_id: UploadId, step: str, argument: str) -> dict[str, Any]:
+def key_of(subject: str, kind: str, argument: str) -> dict[str, Any]:
     """The columns that identify a job."""
-    return {"upload_id": upload_id, "step": step, "argument": argument}
+    return {"subject": subject, "kind": kind, "argument": argument}
 
 
 def is_job(key: Values) -> Condition:
     """Whether a row has this key."""
-    return sa.and_(*(media_jobs.c[name] == value for name, value in key.items()))
+    return sa.and_(*(jobs.c[name] == value for name, value in key.items()))
 
 
 def is_in(states: Collection[JobState]) -> Condition:
     """Whether a job is in one of these states."""
-    return media_jobs.c.state.in_(sorted(states))
+    return jobs.c.state.in_(sorted(states))
 
 
 def is_due(now: datetime) -> Condition:
     """Whether a job may be claimed: its delay or its lease has ended."""
-    return sa.or_(media_jobs.c.due_at <= now, media_jobs.c.due_at > now + LONGEST_WAIT)
+    return sa.or_(jobs.c.due_at <= now, jobs.c.updated_at > now + SET_BACK)
 
 
 def is_held(job: Job) -> Condition:
-    """Whether the row still has the claim of `job`, and its video exists."""
-    is_present = (
+    """Whether the row still has the claim of `job`, and its video was not deleted."""
+    is_gone = (
         sa.select(uploads.c.id)
-        .where(uploads.c.id == media_jobs.c.upload_id, uploads.c.state.not_in(sorted(GONE)))
+        .where(uploads.c.id == jobs.c.subject, uploads.c.state.in_(sorted(GONE)))
         .exists()
     )
     return sa.and_(
-        is_job(key_of(job.upload_id, job.step, job.argument)),
+        is_job(key_of(job.subject, job.kind, job.argument)),
         is_in([JobState.RUNNING]),
-        media_jobs.c.worker == job.worker,
-        media_jobs.c.attempts == job.attempts,
-        is_present,
+        jobs.c.worker == job.worker,
+        jobs.c.attempts == job.attempts,
+        sa.not_(is_gone),
     )
 
 
@@ -83,9 +85,9 @@ def as_last_of_client(
     Its turn is that of the first job in the queue, or the one after the client's last job. So the
     next job of each client runs before the second job of any client.
     """
-    is_beside = sa.and_(IS_UNFINISHED, media_jobs.c.lane == lane, media_jobs.c.priority == priority)
-    turns = sa.select(sa.func.min(media_jobs.c.turn)).where(is_beside)
-    own = sa.select(sa.func.max(media_jobs.c.turn)).where(is_beside, media_jobs.c.client == client)
+    is_beside = sa.and_(IS_UNFINISHED, jobs.c.lane == lane, jobs.c.priority == priority)
+    turns = sa.select(sa.func.min(jobs.c.turn)).where(is_beside)
+    own = sa.select(sa.func.max(jobs.c.turn)).where(is_beside, jobs.c.client == client)
     first, last = connection.scalar(turns), connection.scalar(own)
     return {"client": client, "turn": max(first or 0, 0 if last is None else last + 1)}
 
@@ -145,14 +147,14 @@ def asked_again(known: Job, wanted: Values, *, renew: bool) -> Values:
 
 def get_job(connection: sa.Connection, key: Values, *, for_update: bool = False) -> Job | None:
     """Returns the job with this key; None if there is none."""
-    query = sa.select(media_jobs).where(is_job(key))
+    query = sa.select(jobs).where(is_job(key))
     row = connection.execute(query.with_for_update() if for_update else query).first()
     return None if row is None else from_row(row)
 
 
 def change_jobs(connection: sa.Connection, condition: Condition, values: Values) -> int:
     """Update the rows that match the condition; returns how many."""
-    return connection.execute(sa.update(media_jobs).where(condition).values(**values)).rowcount
+    return connection.execute(sa.update(jobs).where(condition).values(**values)).rowcount
 
 
 def queue_all(
@@ -164,9 +166,9 @@ def queue_all(
     statements for videos of one client, since it holds the write lock that uploads wait for.
     Renewed jobs keep their turns.
     """
-    of_step = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
-    query = sa.select(media_jobs).where(of_step, media_jobs.c.upload_id.in_(upload_ids))
-    known = {row.upload_id: from_row(row) for row in connection.execute(query.with_for_update())}
+    of_step = sa.and_(jobs.c.kind == step, jobs.c.argument == "")
+    query = sa.select(jobs).where(of_step, jobs.c.subject.in_(upload_ids))
+    known = {row.subject: from_row(row) for row in connection.execute(query.with_for_update())}
     new = [upload_id for upload_id in upload_ids if upload_id not in known]
     if new:
         senders = sa.select(uploads.c.id, uploads.c.sender).where(uploads.c.id.in_(new))
@@ -181,16 +183,14 @@ def queue_all(
             place = {"client": client, "turn": turns[client]}
             added.append({**key_of(upload_id, step, ""), **wanted, **place})
             turns[client] += 1
-        connection.execute(sa.insert(media_jobs), added)
+        connection.execute(sa.insert(jobs), added)
     alike: dict[tuple[tuple[str, Any], ...], list[UploadId]] = {}
     for upload_id, job in known.items():
         changes = asked_again(job, wanted, renew=True)
         alike.setdefault(tuple(changes.items()), []).append(upload_id)
     for values, changed in alike.items():
         if values:
-            change_jobs(
-                connection, sa.and_(of_step, media_jobs.c.upload_id.in_(changed)), dict(values)
-            )
+            change_jobs(connection, sa.and_(of_step, jobs.c.subject.in_(changed)), dict(values))
 
 
 def from_row(row: Any) -> Job:
@@ -206,7 +206,7 @@ def from_row(row: Any) -> Job:
 
 
 BATCH = 100
-"""Most jobs that one call deletes."""
+"""Most jobs, or videos that need some, that one transaction changes."""
 
 WORKER_ENDED = PlaybackProblem(
     "worker_ended",
@@ -214,18 +214,16 @@ WORKER_ENDED = PlaybackProblem(
 )
 
 _LANES_DUE = (
-    sa.select(media_jobs.c.lane)
+    sa.select(jobs.c.lane)
     .distinct()
     .where(
         IS_UNFINISHED,
-        sa.or_(
-            media_jobs.c.due_at <= sa.bindparam("now"), media_jobs.c.due_at > sa.bindparam("beyond")
-        ),
+        sa.or_(jobs.c.due_at <= sa.bindparam("now"), jobs.c.updated_at > sa.bindparam("set_back")),
     )
 )
-"""Built once, since it runs twice a second: SQLAlchemy takes as long to build it as to run it."""
+"""Built once, since it runs every second: SQLAlchemy takes as long to build it as to run it."""
 
-_IN_ORDER = (media_jobs.c.priority, media_jobs.c.turn, media_jobs.c.queued_at)
+_IN_ORDER = (jobs.c.priority, jobs.c.turn, jobs.c.queued_at)
 """The order in which jobs of a lane are claimed."""
 
 _HAS_FAILED = sa.and_(IS_SHOWN, is_in([JobState.FAILED]))
@@ -278,12 +276,12 @@ class JobRecords:
 
     def _enqueue(self, key: Values, wanted: Values, *, renew: bool) -> Job:
         with self._database.write() as connection:
-            client = client_of(_sender_of_present(connection, key["upload_id"]))
+            client = client_of(_sender_of_present(connection, key["subject"]))
             place = client, wanted["lane"], wanted["priority"]
             known = get_job(connection, key, for_update=True)
             if known is None:
                 values = {**wanted, **as_last_of_client(connection, *place)}
-                connection.execute(sa.insert(media_jobs).values(**values))
+                connection.execute(sa.insert(jobs).values(**values))
             elif changes := asked_again(known, wanted, renew=renew):
                 if "lane" in changes:
                     changes = {**changes, **as_last_of_client(connection, *place)}
@@ -291,33 +289,42 @@ class JobRecords:
             return _require(get_job(connection, key))
 
     def claim(
-        self, lane: Lane, worker: str, now: datetime, lease: timedelta, steps: Collection[str]
+        self, lane: Lane, worker: str, now: datetime, lease: timedelta, kinds: Collection[str]
     ) -> Job | None:
-        """Claim the next job of a lane, if it is one of `steps`, until `now + lease`.
+        """Claim the next job of a lane, of one of these kinds, until `now + lease`.
 
         Lowest priority first, then round robin over clients, then longest waiting first. Takes over
-        jobs whose lease has ended; one that has used up its attempts fails instead. A worker may
-        have one job of each lane at a time.
+        jobs whose lease has ended; one that has used up its attempts fails instead. A worker has at
+        most `Lane.most_of_client` jobs of one client at a time.
         """
         next_job = (
-            sa.select(media_jobs)
+            sa.select(jobs)
             .where(
                 IS_UNFINISHED,
-                media_jobs.c.lane == lane,
-                media_jobs.c.step.in_(sorted(steps)),
+                jobs.c.lane == lane,
+                jobs.c.kind.in_(sorted(kinds)),
                 is_due(now),
             )
             .order_by(*_IN_ORDER)
             .limit(1)
             .with_for_update(skip_locked=True)  # For PostgreSQL; SQLite has one writer at a time.
         )
+        if lane.most_of_client < lane.threads:
+            beside = jobs.alias()
+            running = sa.select(sa.func.count()).where(
+                IS_UNFINISHED,
+                beside.c.lane == lane,
+                beside.c.client == jobs.c.client,
+                beside.c.worker == worker,
+            )
+            next_job = next_job.where(running.scalar_subquery() < lane.most_of_client)
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
         with self._database.write() as connection:
             while (row := connection.execute(next_job).first()) is not None:
                 job = from_row(row)
-                key = key_of(job.upload_id, job.step, job.argument)
+                key = key_of(job.subject, job.kind, job.argument)
                 if not job.is_last_attempt:
                     change_jobs(connection, is_job(key), as_claimed(job, worker, now, lease))
                     return _require(get_job(connection, key))
@@ -331,16 +338,16 @@ class JobRecords:
 
     def lanes_due(self, now: datetime) -> set[Lane]:
         """Lanes with a job that may be claimed."""
-        moments = {"now": now, "beyond": now + LONGEST_WAIT}
+        moments = {"now": now, "set_back": now + SET_BACK}
         with self._database.read() as connection:
             return {Lane(lane) for lane in connection.scalars(_LANES_DUE, moments)}
 
     def is_waiting(self, lane: Lane, now: datetime, *, before: int) -> bool:
         """Whether a lane has a job with a priority below `before` that could be claimed now."""
-        query = sa.select(media_jobs.c.step).where(
+        query = sa.select(jobs.c.kind).where(
             IS_UNFINISHED,
-            media_jobs.c.lane == lane,
-            media_jobs.c.priority < before,
+            jobs.c.lane == lane,
+            jobs.c.priority < before,
             is_due(now),
         )
         with self._database.read() as connection:
@@ -348,7 +355,7 @@ class JobRecords:
 
     def is_held(self, job: Job) -> bool:
         """Whether the worker that claimed `job` still holds it, and the video exists."""
-        query = sa.select(media_jobs.c.step).where(is_held(job))
+        query = sa.select(jobs.c.kind).where(is_held(job))
         with self._database.read() as connection:
             return connection.execute(query).first() is not None
 
@@ -360,11 +367,14 @@ class JobRecords:
         values = {"progress": progress, "updated_at": now, "due_at": now + lease}
         return self._update(is_held(job), values) > 0
 
-    def finish(self, job: Job, now: datetime) -> bool:
+    def finish(self, job: Job, now: datetime, *, again_after: timedelta | None = None) -> bool:
         """Record that a claimed job is done; False if it is lost, as for `heartbeat`.
 
-        A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted.
+        A job renewed since its claim is queued again; a job of a `FLEETING` step is deleted. A
+        periodic job is due `again_after`.
         """
+        if again_after is not None:
+            return self._update(is_held(job), {**as_new(now), "due_at": now + again_after}) > 0
         return self._end(job, {**as_ended(JobState.DONE, now), "progress": 1.0}, now)
 
     def fail(
@@ -402,10 +412,35 @@ class JobRecords:
                 values |= {"lane": lane, "priority": priority, **place}
             return change_jobs(connection, is_held(job), values) > 0
 
+    def add(self, kind: str, clients: Mapping[str, str], lane: Lane, now: datetime) -> None:
+        """Queue a job that is not about a video for each subject, unless it has one.
+
+        `clients` are the subjects, each with its client.
+        """
+        with self._database.write() as connection:
+            for subject, client in sorted(clients.items()):  # In one order on all nodes.
+                row = {**key_of(subject, kind, ""), **as_new(now), "lane": lane, "priority": 0}
+                row |= as_last_of_client(connection, client, lane, 0)
+                insert_unless_known(connection, jobs, row)
+
+    def hurry(self, kind: str, now: datetime, *, idle: timedelta = timedelta()) -> None:
+        """Make a periodic job due now, if it waits, was idle for this time, and has not failed."""
+        is_meant = sa.and_(
+            is_job(key_of("", kind, "")),
+            is_in([JobState.QUEUED]),
+            jobs.c.due_at > now,
+            jobs.c.updated_at <= now - idle,
+            jobs.c.problem_code.is_(None),
+        )
+        with self._database.read() as connection:  # Usually it is not.
+            if connection.execute(sa.select(jobs.c.kind).where(is_meant)).first() is None:
+                return
+        self._update(is_meant, {"due_at": now})
+
     def release(self, worker: str, now: datetime) -> int:
         """Requeue the jobs of a worker that stops; returns how many. Attempts do not count."""
-        values = as_waiting(None, now, now) | {"attempts": media_jobs.c.attempts - 1}
-        is_its_own = sa.and_(IS_UNFINISHED, media_jobs.c.worker == worker)
+        values = as_waiting(None, now, now) | {"attempts": jobs.c.attempts - 1}
+        is_its_own = sa.and_(IS_UNFINISHED, jobs.c.worker == worker)
         return self._update(is_its_own, values)
 
     def cancel(self, upload_id: UploadId, step: str, argument: str, now: datetime) -> bool:
@@ -420,9 +455,9 @@ class JobRecords:
         """Requeue failed jobs, of all videos or one, with any problem or one; returns how many."""
         condition = _HAS_FAILED
         if upload_id is not None:
-            condition &= media_jobs.c.upload_id == upload_id
+            condition &= jobs.c.subject == upload_id
         if code is not None:
-            condition &= media_jobs.c.problem_code == code
+            condition &= jobs.c.problem_code == code
         count = self._update(condition, as_new(now))
         if count:
             self._wake()
@@ -445,83 +480,86 @@ class JobRecords:
 
         Returns how many jobs in these states it deleted. Workers that run one notice soon.
         """
-        argument = media_jobs.c.argument
+        argument = jobs.c.argument
         is_meant = sa.or_(argument == prefix, argument.startswith(f"{prefix}/", autoescape=True))
-        is_of = sa.and_(media_jobs.c.upload_id == upload_id, media_jobs.c.step == step)
+        is_of = sa.and_(jobs.c.subject == upload_id, jobs.c.kind == step)
         with self._database.write() as connection:
-            found = connection.execute(sa.delete(media_jobs).where(is_of, is_meant, is_in(states)))
+            found = connection.execute(sa.delete(jobs).where(is_of, is_meant, is_in(states)))
             return found.rowcount
 
     def drop_beyond(
         self, most: int, step: str, lane: Lane, state: JobState = JobState.QUEUED
     ) -> None:
         """Delete a step's jobs in this lane and state beyond the first `most`."""
-        of_state = sa.select(media_jobs).where(
+        of_state = sa.select(jobs).where(
             IS_UNFINISHED if state is JobState.QUEUED else IS_SHOWN,
-            media_jobs.c.lane == lane,
-            media_jobs.c.step == step,
+            jobs.c.lane == lane,
+            jobs.c.kind == step,
             is_in([state]),
         )
         behind = of_state.order_by(*_IN_ORDER).offset(most)
         with self._database.read() as connection:  # Usually there are none.
-            jobs = [from_row(row) for row in connection.execute(behind.limit(BATCH))]
-        if not jobs:
+            found = [from_row(row) for row in connection.execute(behind.limit(BATCH))]
+        if not found:
             return
-        keys = [is_job(key_of(job.upload_id, job.step, job.argument)) for job in jobs]
+        keys = [is_job(key_of(job.subject, job.kind, job.argument)) for job in found]
         with self._database.write() as connection:
-            connection.execute(sa.delete(media_jobs).where(is_in([state]), sa.or_(*keys)))
+            connection.execute(sa.delete(jobs).where(is_in([state]), sa.or_(*keys)))
 
     def of_step(self, upload_ids: Collection[UploadId], step: str) -> dict[UploadId, Job]:
         """Returns these videos' jobs for the step without an argument, where there are any."""
-        is_wanted = sa.and_(media_jobs.c.step == step, media_jobs.c.argument == "")
-        query = sa.select(media_jobs).where(is_wanted, media_jobs.c.upload_id.in_(upload_ids))
+        is_wanted = sa.and_(jobs.c.kind == step, jobs.c.argument == "")
+        query = sa.select(jobs).where(is_wanted, jobs.c.subject.in_(upload_ids))
         with self._database.read() as connection:
             found = map(from_row, connection.execute(query))
             return {job.upload_id: job for job in found}
 
     def of(self, upload_id: UploadId, step: str | None = None) -> list[Job]:
         """All jobs of a video, or those of one step, sorted by step and argument."""
-        query = sa.select(media_jobs).where(media_jobs.c.upload_id == upload_id)
+        query = sa.select(jobs).where(jobs.c.subject == upload_id)
         if step is not None:
-            query = query.where(media_jobs.c.step == step)
+            query = query.where(jobs.c.kind == step)
         with self._database.read() as connection:
-            found = connection.execute(query.order_by(media_jobs.c.step, media_jobs.c.argument))
+            found = connection.execute(query.order_by(jobs.c.kind, jobs.c.argument))
             return [from_row(row) for row in found]
 
     def counts(self) -> dict[tuple[Lane, JobState], int]:
-        """The number of queued, running and failed jobs in each lane, zeros included."""
-        columns = (media_jobs.c.lane, media_jobs.c.state)
+        """The number of queued, running and failed jobs about videos in each lane, with zeros."""
+        columns = (jobs.c.lane, jobs.c.state)
         query = (
             sa.select(*columns, sa.func.count().label("number")).where(IS_SHOWN).group_by(*columns)
         )
         with self._database.read() as connection:
             found = {(row.lane, row.state): row.number for row in connection.execute(query)}
-        return {(lane, state): found.get((lane, state), 0) for lane in Lane for state in SHOWN}
+        return {
+            (lane, state): found.get((lane, state), 0) for lane in MEDIA_LANES for state in SHOWN
+        }
 
     def unfinished(self, limit: int) -> list[ListedJob]:
-        """Running jobs, then waiting jobs, most urgent lane first.
+        """Running jobs about videos, then waiting ones, most urgent lane first.
 
         Reads only the head of each lane, regardless of the queue's length.
         """
-        running = sa.select(media_jobs).where(IS_SHOWN, is_in([JobState.RUNNING]))
-        waiting = sa.select(media_jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
-        heads = [waiting.where(media_jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in Lane]
+        is_shown = sa.and_(IS_SHOWN, jobs.c.lane.in_(MEDIA_LANES))
+        running = sa.select(jobs).where(is_shown, is_in([JobState.RUNNING]))
+        waiting = sa.select(jobs).where(IS_UNFINISHED, is_in([JobState.QUEUED]))
+        heads = [waiting.where(jobs.c.lane == lane).order_by(*_IN_ORDER) for lane in MEDIA_LANES]
         return self._listed(*(query.limit(limit) for query in (running, *heads)))[:limit]
 
     def failures(self, limit: int) -> list[ListedJob]:
         """Jobs that have failed permanently, latest first."""
-        failed = sa.select(media_jobs).where(_HAS_FAILED).order_by(media_jobs.c.updated_at.desc())
+        failed = sa.select(jobs).where(_HAS_FAILED).order_by(jobs.c.updated_at.desc())
         return self._listed(failed.limit(limit))
 
     def _listed(self, *queries: sa.Select[Any]) -> list[ListedJob]:
         with self._database.read() as connection:
             found = [row for query in queries for row in connection.execute(query)]
-            jobs = [from_row(row) for row in found]
-            ids = {job.upload_id for job in jobs}
+            listed = [from_row(row) for row in found]
+            ids = {job.subject for job in listed}
             named = sa.select(uploads.c.id, uploads.c.filename).where(uploads.c.id.in_(ids))
             names = {row.id: row.filename for row in connection.execute(named)}
         # A video may be removed between the two queries.
-        return [ListedJob(job, names.get(job.upload_id, "")) for job in jobs]
+        return [ListedJob(job, names.get(job.subject, "")) for job in listed]
 
     def _update(self, condition: Condition, values: Values) -> int:
         with self._database.write() as connection:
@@ -529,12 +567,12 @@ class JobRecords:
 
     def _end(self, job: Job, values: Values, now: datetime) -> bool:
         """End a job, or queue it again if it was renewed since its claim."""
-        is_renewed = sa.and_(is_held(job), media_jobs.c.is_renewed)
+        is_renewed = sa.and_(is_held(job), jobs.c.is_renewed)
         with self._database.write() as connection:
             if change_jobs(connection, is_renewed, as_new(now)) > 0:
                 return True
-            if values["state"] is JobState.DONE and job.step in FLEETING:
-                return connection.execute(sa.delete(media_jobs).where(is_held(job))).rowcount > 0
+            if values["state"] is JobState.DONE and job.kind in FLEETING:
+                return connection.execute(sa.delete(jobs).where(is_held(job))).rowcount > 0
             return change_jobs(connection, is_held(job), values) > 0
 
 

@@ -18,7 +18,7 @@ from app.core.errors import UploadError
 from app.core.nodes import Node, NodeReport, NodeState
 from app.db.engine import Database
 from app.db.sql import insert_unless_known, upsert_into
-from app.db.tables import leases, nodes, shared_values
+from app.db.tables import nodes, shared_values
 
 # ---- clock ---------------------------------------------------------------------------------------
 
@@ -172,64 +172,6 @@ def _state(row: sa.Row[Any]) -> NodeState:
     if not row.is_alive:
         return NodeState.GONE
     return NodeState.LEAVING if row.is_leaving else NodeState.READY
-
-
-# ---- leases --------------------------------------------------------------------------------------
-
-# Leases on work that any node of a fleet could do. With SQLite one server does all of it.
-#
-# A lease is taken with a single statement and expires even if its node has died. All times are
-# the database's.
-
-
-FORGOTTEN_SECONDS = 24 * 3600
-"""Age after which expired leases are deleted."""
-
-_DUE_AT = sa.type_coerce(leases.c.due_at, sa.BigInteger)
-
-
-class Leases:
-    """Every call is one statement."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def take(self, work: str, seconds: float) -> bool:
-        """Try to take the lease on some work for `seconds`; False if another node holds it.
-
-        Work that takes longer may be started twice, so it must be safe to do it twice.
-        """
-        if not self._database.is_remote:
-            return True
-        statement = upsert_into(leases, "postgresql").values(
-            work=work, due_at=SERVER_NOW + round(seconds * SECOND)
-        )
-        taken = statement.on_conflict_do_update(
-            index_elements=["work"],
-            set_={"due_at": statement.excluded.due_at},
-            where=_DUE_AT <= SERVER_NOW,
-        )
-        with self._database.one_statement() as connection:
-            return connection.execute(taken.returning(leases.c.work)).first() is not None
-
-    @property
-    def are_shared(self) -> bool:
-        """Whether other nodes may exist."""
-        return self._database.is_remote
-
-    def end(self, work: str) -> None:
-        """Release the lease of work that is finished."""
-        if self._database.is_remote:
-            with self._database.one_statement() as connection:
-                connection.execute(sa.delete(leases).where(leases.c.work == work))
-
-    def remove_old(self) -> None:
-        """Delete leases that expired long ago: their nodes died before releasing them."""
-        if self._database.is_remote:
-            with self._database.one_statement() as connection:
-                connection.execute(
-                    sa.delete(leases).where(_DUE_AT < SERVER_NOW - FORGOTTEN_SECONDS * SECOND)
-                )
 
 
 # ---- shared values -------------------------------------------------------------------------------

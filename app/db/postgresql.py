@@ -47,7 +47,7 @@ SESSION = {
 MIGRATION = "60s"
 """How long a migration may be idle between two statements."""
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 """How often an idle process checks for work from other processes."""
 
 MIGRATION_LOCK = 0x736C75696365

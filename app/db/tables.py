@@ -197,14 +197,17 @@ queued: a video that is watched while it arrives has a row before that."""
 IS_UNFINISHED = text("state IN ('queued', 'running')")
 IS_SHOWN = text("state IN ('queued', 'running', 'failed')")
 
-media_jobs = Table(
-    "media_jobs",
+jobs = Table(
+    "jobs",
     metadata,
-    Column("upload_id", String(32), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
-    Column("step", String(32), primary_key=True),
+    # In this order: most queries are for the jobs of one video.
+    Column("subject", String(32), primary_key=True),
+    Column("kind", String(32), primary_key=True),
     Column("argument", String(200), primary_key=True),
     Column("lane", String(16), nullable=False),
     Column("priority", Integer, nullable=False),
+    Column("client", String(100), nullable=False),
+    Column("turn", Integer, nullable=False),
     Column("state", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("is_renewed", Boolean, nullable=False),
@@ -215,20 +218,14 @@ media_jobs = Table(
     Column("queued_at", Instant, nullable=False),
     Column("updated_at", Instant, nullable=False),
     Column("due_at", Instant, nullable=False),
-    Column("client", String(100), nullable=False, server_default=""),
-    Column("turn", Integer, nullable=False, server_default="0"),
-    _partial_index(
-        "media_jobs_unfinished", "lane", "priority", "turn", "queued_at", where=IS_UNFINISHED
-    ),
-    _partial_index(
-        "media_jobs_by_client", "lane", "client", "priority", "turn", where=IS_UNFINISHED
-    ),
-    _partial_index("media_jobs_shown", "state", "lane", where=IS_SHOWN),
+    _partial_index("jobs_unfinished", "lane", "priority", "turn", "queued_at", where=IS_UNFINISHED),
+    _partial_index("jobs_by_client", "lane", "client", "priority", "turn", where=IS_UNFINISHED),
+    _partial_index("jobs_shown", "state", "lane", where=IS_SHOWN),
 )
-"""The queue of the media worker. Jobs that are done are not in its indexes.
+"""The queue of the background worker. Jobs that are done are not in its indexes.
 
-`client` sent the file, see `jobs.client_of`. Among jobs of the same lane and priority the
-lowest `turn` comes first; older servers of a fleet do not set it.
+`subject` is what the job is about, such as the id of an upload. `client` sent the file, see
+`jobs.client_of`. Among jobs of the same lane and priority the lowest `turn` comes first.
 """
 
 IS_KEPT = text("due_at IS NULL")
@@ -274,8 +271,6 @@ nodes = Table(
 )
 """The nodes of the fleet that shares the database; empty with SQLite."""
 
-# `facts` and `turns` are the original names of these two tables. They stay: in a fleet that is
-# updated node by node, older nodes still use them.
 shared_values = Table(
     "facts",
     metadata,
@@ -283,14 +278,6 @@ shared_values = Table(
     Column("value", Text, nullable=False),
 )
 """Values that all nodes share, such as the signing secret."""
-
-leases = Table(
-    "turns",
-    metadata,
-    Column("work", String(64), primary_key=True),
-    Column("due_at", Instant, nullable=False),
-)
-"""Expiry times of leases on work that only one node does; empty with SQLite."""
 
 IS_UNPUBLISHED = text("is_published = false")
 
@@ -644,7 +631,6 @@ webhook_deliveries = Table(
     ),
     Column("subject", String(32), nullable=False),
     Column("state", String(16), nullable=False),
-    Column("token", ID),
     Column("attempts", Integer, nullable=False),
     Column("status", Integer),
     Column("problem", Text),
@@ -656,4 +642,3 @@ webhook_deliveries = Table(
     Index("webhook_deliveries_of_webhook", "webhook_id", "event_number"),
     Index("webhook_deliveries_of_event", "event_number"),
 )
-"""`token` identifies the worker that is sending the delivery: see `DeliveryQueue`."""

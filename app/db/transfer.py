@@ -16,11 +16,11 @@ import sqlalchemy as sa
 
 from app.core.errors import StorageFailed
 from app.db.engine import Database
-from app.db.tables import encoders, leases, nodes, projects
+from app.db.tables import encoders, nodes, projects
 
 ROWS_AT_ONCE = 1000
 
-_OF_NODES = {encoders, nodes, leases}
+_OF_NODES = {encoders, nodes}
 
 TABLES = tuple(each for each in projects.metadata.sorted_tables if each not in _OF_NODES)
 """All tables with persistent content, each after the tables that its rows refer to."""

@@ -9,7 +9,6 @@ import logging
 import os
 import select
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,7 +45,6 @@ class WakeupSocket:
         self._own_reader = self._own_writer = -1
         self.count = 0
         """How often it was woken."""
-        self._events: list[threading.Event] = []
 
     def open(self) -> None:
         """Start listening. If the folder does not allow a socket, logs that and works without."""
@@ -62,19 +60,8 @@ class WakeupSocket:
         else:
             self._socket = listener
 
-    def event(self) -> threading.Event:
-        """Returns a new event that each wake-up sets, for another thread of the worker."""
-        event = threading.Event()
-        self._events.append(event)
-        return event
-
-    def set_events(self) -> None:
-        """Wake those threads, since this process has committed work for them."""
-        for event in self._events:
-            event.set()
-
     def notify(self) -> None:
-        """Wake the thread that waits, from another one of the worker."""
+        """Wake the thread that waits, since another one of the worker has committed work."""
         with suppress(OSError):
             os.write(self._own_writer, b"!")
 
@@ -83,14 +70,11 @@ class WakeupSocket:
         sources = [self._own_reader]
         if self._socket is not None:
             sources.append(self._socket.fileno())
-        found = select.select(sources, [], [], seconds)[0]
-        for source in found:
+        for source in select.select(sources, [], [], seconds)[0]:
             self.count += 1
             with suppress(BlockingIOError):
                 while os.read(source, 65536):
                     pass
-        if found:
-            self.set_events()
 
     def close(self) -> None:
         """Stop listening. Keeps the socket's file: it may belong to another worker by now."""

@@ -26,6 +26,7 @@ from app.db.tables import (
     IS_VIDEO,
     UPLOAD,
     Instant,
+    jobs,
     uploads,
 )
 from app.db.tables import parts as parts_table
@@ -151,7 +152,7 @@ class UploadRecords:
             statements.release_key(connection, owner, client_key)
 
     def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> None:
-        """Delete the record of an upload; ignores unknown ids.
+        """Delete the record of an upload and its jobs; ignores unknown ids.
 
         With `only_if_empty`, keeps an upload that has received bytes or is complete.
         """
@@ -160,6 +161,7 @@ class UploadRecords:
             if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
                 return
             connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
+            connection.execute(sa.delete(jobs).where(jobs.c.subject == upload_id))
             self._observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:

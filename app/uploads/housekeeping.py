@@ -11,11 +11,12 @@ from itertools import islice
 
 from app.core.crc32c import in_base64
 from app.core.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
+from app.core.jobs import DIGESTS, SWEEP, Lane
 from app.core.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind, parse_upload_id
 from app.db.context import Context
-from app.db.nodes import Leases
+from app.db.jobs import JobRecords
 from app.ingest.checksum import digests_of
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
@@ -33,18 +34,8 @@ LONGEST_PAUSE = timedelta(hours=1)
 """Limit of the backoff between attempts to publish an upload. The pause is as long as the upload
 has been idle, so that it doubles up to this limit."""
 
-SWEEP = "sweep"
-"""The lease for checking the clocks: two nodes that do it would shift the times twice."""
-
-LIBRARY = "library"
-"""The lease for `remove_deleted`."""
-
-START_SECONDS = 60.0
+START = timedelta(seconds=60)
 """A server that dies while checking the clocks blocks the sweeps of others for this long."""
-
-DIGEST_SECONDS = 60.0
-DIGEST_BYTES_PER_SECOND = 20_000_000
-"""A server that takes longer for a digest counts as dead, and another one also computes it."""
 
 DIGEST_BATCH = 8
 """Number of files whose digests are computed in one run, while no upload arrives."""
@@ -79,7 +70,9 @@ class Housekeeping:
     ) -> None:
         self._settings = ctx.settings
         self._clock = ctx.clock
-        self._leases = Leases(ctx.database)
+        self._jobs = JobRecords(ctx.database)
+        self._is_alone = not ctx.database.is_remote
+        self._new_id = ctx.new_id
         self._records = records
         self._store = store
         self._completion = completion
@@ -115,10 +108,16 @@ class Housekeeping:
             self._collect_garbage()
 
     def start(self) -> None:
-        """Run `allow_for_clock` unless another server runs it or has just run it."""
-        if self._leases.take(SWEEP, START_SECONDS):
+        """Run `allow_for_clock` unless another server runs it or has just run it.
+
+        Two servers that do it at the same time would shift the times twice, so this one claims the
+        sweep, which does it too.
+        """
+        name = self._new_id()
+        job = self._jobs.claim(Lane.UPKEEP, name, self._clock(), START, [SWEEP])
+        if job is not None or self._is_alone:
             self.allow_for_clock()
-            self._leases.end(SWEEP)
+        self._jobs.release(name, self._clock())
 
     def allow_for_clock(self) -> datetime:
         """Shift recorded times by the clock's jump and the server's downtime; returns the time now.
@@ -290,32 +289,32 @@ class Housekeeping:
         Files with a CRC32C wait until their SHA-256 is requested, no bytes arrive, or a day has
         passed. In a bucket they wait until it is requested, since every byte must be fetched.
         """
-        count, seen = 0, set(self._unreadable)
-        for _ in range(self.digest_batch):
-            since = None
-            if not self._settings.storage:  # In folders.
-                now = self._clock()
-                # Checked before each file: bytes may have begun to arrive.
-                is_quiet = not self._records.has_changed(now - QUIET)
-                since = now - (QUIET if is_quiet else LONGEST_WITHOUT_SHA256)
-            found = self._records.without_sha256(1 + len(seen), idle_since=since)
-            upload = next((each for each in found if each.id not in seen), None)
+        for count in range(self.digest_batch):
+            upload = self._without_digest()  # Before each file: bytes may have begun to arrive.
             if upload is None:
-                break
-            seen.add(upload.id)
-            count += self._digest_alone(upload)
-        return count
-
-    def _digest_alone(self, upload: Upload) -> bool:
-        """Compute the digest unless another server is computing or has just computed it."""
-        work = f"digest {upload.id}"
-        longest = DIGEST_SECONDS + upload.known_length / DIGEST_BYTES_PER_SECOND
-        if not self._leases.take(work, longest):
-            return False
-        if not (self._leases.are_shared and self._records.get(upload.id).sha256):
+                return count
             self._digest_one(upload)
-        self._leases.end(work)
-        return True
+        return self.digest_batch
+
+    def look_for_digests(self) -> int:
+        """Make the job of `digest` due if there is something to compute; returns 0."""
+        if self._without_digest() is not None:
+            self._jobs.hurry(DIGESTS, self._clock())
+        return 0
+
+    def _without_digest(self) -> Upload | None:
+        """The next file to compute a digest of."""
+
+        def first(since: datetime | None) -> Upload | None:
+            found = self._records.without_sha256(1 + len(self._unreadable), idle_since=since)
+            return next((each for each in found if each.id not in self._unreadable), None)
+
+        if self._settings.storage:
+            return first(None)
+        now = self._clock()
+        upload = first(now - QUIET)
+        is_busy = upload is not None and self._records.has_changed(now - QUIET)
+        return first(now - LONGEST_WITHOUT_SHA256) if is_busy else upload
 
     def _digest_one(self, upload: Upload) -> None:
         try:

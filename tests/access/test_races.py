@@ -22,7 +22,6 @@ from app.access.projects import Project
 from app.access.second_factor import RECOVERY_CODES, SecondFactors
 from app.access.signing import Browser
 from app.access.upload_links import LinkTerms, UploadLink, keep_name
-from app.access.webhook_delivery import LEASE, ClaimedDelivery
 from app.access.webhooks import MAX_WEBHOOKS, SUBSCRIBABLE, Webhook
 from app.core.access import FIRST_PROJECT, Caller, Role
 from app.core.errors import (
@@ -37,6 +36,7 @@ from app.core.errors import (
     UploadError,
     WrongCredentials,
 )
+from app.core.jobs import Job
 from app.core.upload import Upload
 from app.db.engine import Database
 from app.db.tables import link_senders
@@ -182,17 +182,17 @@ def test_a_second_factor_is_set_up_while_the_account_is_deleted(
         assert factors.people() == set()
 
 
-def test_a_delivery_is_claimed_once(database: Database) -> None:
+def test_a_webhook_is_sent_events_by_one_worker(database: Database) -> None:
     world = WebhookWorld(database)
     webhook = world.webhook()
     for _ in range(ROUNDS):
         world.video()
-        tokens = [world.new_id() for _ in range(8)]
-        claim = partial(world.queue.claim, webhook.id, world.now, lease=LEASE)
-        claims = at_once(*[partial(claim, token=token) for token in tokens])
-        (claimed,) = [each for each in claims if each is not None]
-        assert isinstance(claimed, ClaimedDelivery)
-        assert world.queue.note_delivered(claimed, world.now, 200)
+        at_once(*[world.look] * 8)  # On several nodes.
+        claims = at_once(*[partial(world.claim_job, name) for name in "abcdefgh"])
+        (job,) = [each for each in claims if each is not None]
+        assert isinstance(job, Job)
+        world.succeed(world.begun(webhook, job))
+        assert world.jobs.finish(job, world.now)
 
 
 def test_a_webhook_that_is_removed_keeps_no_upload_from_completion(database: Database) -> None:

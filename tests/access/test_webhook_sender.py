@@ -22,16 +22,18 @@ from standardwebhooks import Webhook as Verifier
 
 from app.access import webhooks
 from app.access.webhook_delivery import (
-    LEASE,
-    MAX_AT_ONCE,
-    MAX_OF_PROJECT,
+    MAX_IN_A_ROW,
     DeliveryResult,
     WebhookDelivery,
     WebhookSender,
 )
 from app.access.webhooks import PAUSES, DeliveryState, EventType, Webhook
 from app.core.access import FIRST_PROJECT
+from app.core.jobs import WEBHOOK, Lane
+from app.core.upload import UploadId
 from app.db.engine import Database
+from app.db.job_worker import JobWorker, Kind
+from app.db.waking import WakeupSocket
 from tests.access.receiver import Behaviour, Receiver, answer, running_receiver
 from tests.access.webhook_world import WebhookWorld
 from tests.architecture.sources import ROOT
@@ -54,11 +56,25 @@ def world(database: Database) -> WebhookWorld:
 
 
 @pytest.fixture
-def delivery(world: WebhookWorld) -> Iterator[WebhookDelivery]:
-    delivery = WebhookDelivery(world.context, WebhookSender(may_be_private=True))
-    yield delivery
+def delivery(world: WebhookWorld) -> WebhookDelivery:
+    return WebhookDelivery(world.context, WebhookSender(may_be_private=True))
+
+
+@pytest.fixture
+def worker(world: WebhookWorld, delivery: WebhookDelivery, tmp_path: Path) -> Iterator[JobWorker]:
+    """Delivers what is due once it is started."""
+    wakeup = WakeupSocket(tmp_path)
+    worker = JobWorker(
+        jobs=world.jobs,
+        kinds={WEBHOOK: Kind(run=delivery.deliver_some, after=lambda *_: wakeup.notify())},
+        looks=[lambda: delivery.look(world.jobs, world.now)],
+        wakeup=wakeup,
+        name="worker",
+        clock=lambda: world.now,
+    )
+    yield worker
     # Otherwise its threads would find the next test's events: their ids are the same.
-    wait_until(lambda: not delivery._slots._taken, "its threads have ended")
+    worker.stop(60)
 
 
 def made(world: WebhookWorld, receiver: Receiver, project: str = FIRST_PROJECT) -> Webhook:
@@ -211,7 +227,7 @@ def test_hostile_receivers_cost_little(
 
 
 def test_a_slow_receiver_holds_up_nobody_else(
-    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
+    world: WebhookWorld, receiver: Receiver, worker: JobWorker
 ) -> None:
     go_on = Event()
     with running_receiver() as slow_receiver:
@@ -219,10 +235,9 @@ def test_a_slow_receiver_holds_up_nobody_else(
         slow, quick = made(world, slow_receiver), made(world, receiver)
         for _ in range(3):
             world.video()
-        delivery.deliver_due()
+        worker.start()
         wait_until(lambda: len(receiver.received) == 3, "the quick receiver has all events")
         wait_until(lambda: len(slow_receiver.received) == 1, "the slow one has the first")
-        delivery.deliver_due()
         go_on.set()
         wait_until(
             lambda: {each.state for each in world.deliveries(slow)} == {DeliveryState.DELIVERED},
@@ -235,23 +250,38 @@ def test_a_slow_receiver_holds_up_nobody_else(
 
 
 def test_the_slow_receivers_of_a_project_hold_up_no_other_project(
-    world: WebhookWorld, receiver: Receiver, delivery: WebhookDelivery
+    world: WebhookWorld, receiver: Receiver, worker: JobWorker
 ) -> None:
     go_on = Event()
     with running_receiver() as slow_receiver:
-        slow_receiver.behaviours = [answer_once(go_on)] * (MAX_AT_ONCE + 1)
+        slow_receiver.behaviours = [answer_once(go_on)] * (Lane.WEBHOOKS.threads + 1)
         for _ in slow_receiver.behaviours:
             made(world, slow_receiver)
         other = made(world, receiver, world.project())
         world.video()
         webhooks.send_test(world.acting(other.project_id), other.id)
-        delivery.deliver_due()
+        worker.start()
         wait_until(lambda: receiver.received, "the other project's receiver has its event")
         wait_until(
-            lambda: len(slow_receiver.received) == MAX_OF_PROJECT, "the slow ones have their share"
+            lambda: len(slow_receiver.received) == Lane.WEBHOOKS.most_of_client,
+            "the slow ones have their share",
         )
-        delivery.deliver_due()
         go_on.set()
+        wait_until(
+            lambda: len(slow_receiver.received) == Lane.WEBHOOKS.threads + 1,
+            "all of them have their event",
+        )
+
+
+def test_a_webhook_gets_more_than_one_turn_has(
+    world: WebhookWorld, receiver: Receiver, worker: JobWorker
+) -> None:
+    webhook = made(world, receiver)
+    for _ in range(MAX_IN_A_ROW + 1):
+        webhooks.send_test(world.acting(), webhook.id)
+    worker.start()
+    wait_until(lambda: len(receiver.received) == MAX_IN_A_ROW + 1, "all have arrived")
+    wait_until(lambda: world.jobs.find(UploadId(webhook.id), WEBHOOK) is None, "its job has ended")
 
 
 SEND_ONE = """
@@ -259,7 +289,11 @@ import sys
 from datetime import UTC, datetime
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
 from app.db.context import Context
+from app.core.jobs import WEBHOOK, Lane
+from app.core.upload import UploadId
 from app.db.engine import Database
+from app.db.job_worker import JobWorker, Kind
+from app.db.waking import WakeupSocket
 from app.settings import Settings
 
 context = Context(
@@ -286,8 +320,6 @@ def test_what_a_killed_worker_was_sending_is_sent_again(
         wait_until(lambda: receiver.received, "the event has arrived")
         process.send_signal(signal.SIGKILL)
     killed.set()
-    assert not delivery.deliver_next(webhook.id)
-    world.now += LEASE
     assert delivery.deliver_next(webhook.id)
     first, second = receiver.received
     assert first.headers["webhook-id"] == second.headers["webhook-id"]

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Connection
 
 from app.access import webhooks
-from app.access.webhook_delivery import LEASE, ClaimedDelivery
+from app.access.webhook_delivery import BegunDelivery
 from app.access.webhooks import (
     BATCH,
     KEPT,
@@ -25,6 +25,7 @@ from app.access.webhooks import (
 )
 from app.core.access import FIRST_PROJECT
 from app.core.errors import EntryNotFound, InvalidRequest
+from app.core.jobs import Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadKind
@@ -43,8 +44,8 @@ def world(database: Database) -> WebhookWorld:
     return WebhookWorld(database)
 
 
-def about(claim: ClaimedDelivery) -> dict[str, Any]:
-    payload: dict[str, Any] = json.loads(claim.payload)
+def about(begun: BegunDelivery) -> dict[str, Any]:
+    payload: dict[str, Any] = json.loads(begun.payload)
     return payload
 
 
@@ -56,9 +57,9 @@ def test_an_upload_is_told_of_from_completion_to_deletion(world: WebhookWorld) -
     assert world.media.settle([], NOW, limit=9, only=None) == [video.id]
     world.uploads.move(video.id, UploadState.DELETED, NOW)
     assert world.told(webhook) == ["upload.completed", "video.ready", "video.deleted"]
-    completed = world.claimed(webhook)
+    completed = world.begun(webhook)
     world.succeed(completed)
-    ready = world.claimed(webhook)
+    ready = world.begun(webhook)
     assert about(completed)["type"] == "upload.completed"
     assert about(completed)["data"]["filename"] == video.filename
     assert about(ready)["data"]["id"] == video.id
@@ -73,7 +74,7 @@ def test_a_film_that_cannot_be_played_is_told_once_with_its_problem(world: Webho
     world.media.conclude([(film, PlaybackState.UNPLAYABLE, problem)], NOW)
     world.media.describe(film, PlaybackState.UNPLAYABLE, NOW, facts=None, problem=problem)
     assert world.told(webhook) == ["video.failed"]
-    told = about(world.claimed(webhook))["data"]["playback"]["problem"]
+    told = about(world.begun(webhook))["data"]["playback"]["problem"]
     assert told == {"code": "damaged", "detail": "The file is damaged."}
     world.media.move(film, PlaybackState.READY, NOW)
     assert world.told(webhook) == ["video.failed", "video.ready"]
@@ -125,18 +126,18 @@ def test_events_of_one_video_wait_for_the_one_before_and_others_do_not(world: We
     webhook = world.webhook()
     first, second = world.video(), world.video()
     world.uploads.move(first.id, UploadState.DELETED, NOW)
-    failing = world.claimed(webhook)
+    failing = world.begun(webhook)
     assert (failing.subject, failing.attempts) == (first.id, 1)
     world.fail(failing)
-    other = world.claimed(webhook)
+    other = world.begun(webhook)
     assert other.subject == second.id
     world.succeed(other)
-    assert world.claim(webhook) is None
+    assert world.begin(webhook) is None
     world.now += PAUSES[0]
-    again = world.claimed(webhook)
+    again = world.begun(webhook)
     assert (again.event_id, again.attempts) == (failing.event_id, 2)
     world.succeed(again)
-    last = world.claimed(webhook)
+    last = world.begun(webhook)
     assert about(last)["type"] == "video.deleted"
 
 
@@ -145,12 +146,12 @@ def test_nothing_is_ready_while_all_that_is_due_waits_for_an_earlier_event(
 ) -> None:
     webhook = world.webhook()
     video = world.video()
-    world.fail(world.claimed(webhook))
+    world.fail(world.begun(webhook))
     world.uploads.move(video.id, UploadState.DELETED, NOW)
     assert not world.queue.ready(world.now)
     world.now += PAUSES[0]
-    world.succeed(world.claimed(webhook))
-    assert about(world.claimed(webhook))["type"] == "video.deleted"
+    world.succeed(world.begun(webhook))
+    assert about(world.begun(webhook))["type"] == "video.deleted"
 
 
 def test_after_three_days_an_event_has_failed_and_the_next_is_sent(world: WebhookWorld) -> None:
@@ -158,29 +159,35 @@ def test_after_three_days_an_event_has_failed_and_the_next_is_sent(world: Webhoo
     video = world.video()
     world.uploads.move(video.id, UploadState.DELETED, NOW)
     for pause in PAUSES:
-        world.fail(world.claimed(webhook))
+        world.fail(world.begun(webhook))
         world.now += pause - SECOND
-        assert world.claim(webhook) is None
+        assert world.begin(webhook) is None
         world.now += SECOND
-    world.fail(world.claimed(webhook))
+    world.fail(world.begun(webhook))
     deleted, completed = world.deliveries(webhook)
     assert (completed.state, completed.status) == (DeliveryState.FAILED, 500)
     assert completed.problem == "It answered 500."
-    assert world.claimed(webhook).delivery_id == deleted.id
+    assert world.begun(webhook).delivery_id == deleted.id
 
 
 def test_a_webhook_gets_one_request_at_a_time_whatever_others_get(
     world: WebhookWorld,
 ) -> None:
-    slow, quick = world.webhook(), world.webhook()
+    webhook_ids = {world.webhook().id, world.webhook().id}
     world.video()
-    world.video()
-    held = world.claimed(slow)
-    assert world.claim(slow) is None
-    world.succeed(world.claimed(quick))
-    world.succeed(world.claimed(quick))
-    world.succeed(held)
-    world.succeed(world.claimed(slow))
+    assert world.look() == 2
+    held = world.claim_job("one")
+    assert world.look() == 0
+    other = world.claim_job("two")
+    assert held is not None
+    assert other is not None
+    assert {held.subject, other.subject} == webhook_ids
+    assert world.claim_job("three") is None
+    assert world.jobs.finish(held, world.now)
+    assert world.look() == 1
+    again = world.claim_job("three")
+    assert again is not None
+    assert again.subject == held.subject
 
 
 def test_what_a_dead_sender_had_is_sent_again_and_it_notes_nothing(
@@ -188,11 +195,9 @@ def test_what_a_dead_sender_had_is_sent_again_and_it_notes_nothing(
 ) -> None:
     webhook = world.webhook()
     world.video()
-    dead = world.claimed(webhook)
-    world.now += LEASE - SECOND
-    assert world.claim(webhook) is None
-    world.now += SECOND
-    alive = world.claimed(webhook)
+    dead = world.begun(webhook)
+    assert world.deliveries(webhook)[0].state is DeliveryState.SENDING
+    alive = world.begun(webhook)
     assert (alive.event_id, alive.attempts) == (dead.event_id, 2)
     assert not world.queue.note_delivered(dead, world.now, 200)
     assert not world.queue.note_failed(dead, world.now, status=None, problem="late")
@@ -200,13 +205,29 @@ def test_what_a_dead_sender_had_is_sent_again_and_it_notes_nothing(
     assert world.deliveries(webhook)[0].state is DeliveryState.DELIVERED
 
 
+def test_a_worker_leaves_room_for_other_projects(world: WebhookWorld) -> None:
+    most = Lane.WEBHOOKS.most_of_client
+    other = [world.webhook(project=world.project()) for _ in range(2)]
+    for _ in range(most + 2):
+        world.webhook()
+    world.video()
+    for webhook in other:
+        webhooks.send_test(world.acting(webhook.project_id), webhook.id)
+    world.look()
+    jobs = [world.claim_job("worker") for _ in range(most + 3)]
+    projects = [job.client for job in jobs if job is not None]
+    assert sorted(projects[:3]) == sorted({FIRST_PROJECT, *(each.project_id for each in other)})
+    assert projects.count(FIRST_PROJECT) == most
+    assert world.claim_job("another worker") is not None
+
+
 def test_a_paused_webhook_gets_its_events_later(world: WebhookWorld) -> None:
     webhook = world.webhook()
     webhooks.change(world.acting(), webhook.id, is_paused=True)
     world.video()
-    assert world.claim(webhook) is None
+    assert world.begin(webhook) is None
     webhooks.change(world.acting(), webhook.id, is_paused=False)
-    assert about(world.claimed(webhook))["type"] == "upload.completed"
+    assert about(world.begun(webhook))["type"] == "upload.completed"
 
 
 def test_a_change_writes_nothing_but_what_it_names(world: WebhookWorld) -> None:
@@ -225,13 +246,13 @@ def test_a_change_writes_nothing_but_what_it_names(world: WebhookWorld) -> None:
 def test_a_delivery_is_sent_again_from_the_start(world: WebhookWorld) -> None:
     webhook = world.webhook()
     world.video()
-    first = world.claimed(webhook)
+    first = world.begun(webhook)
     being_sent = webhooks.send_again(world.acting(), webhook.id, first.delivery_id)
     assert being_sent.state is DeliveryState.SENDING
     world.succeed(first)
-    assert world.claim(webhook) is None
+    assert world.begin(webhook) is None
     webhooks.send_again(world.acting(), webhook.id, first.delivery_id)
-    again = world.claimed(webhook)
+    again = world.begun(webhook)
     assert (again.event_id, again.attempts) == (first.event_id, 1)
     with pytest.raises(EntryNotFound):
         webhooks.send_again(world.acting(), webhook.id, "f" * 32)
@@ -258,7 +279,7 @@ def test_a_test_goes_to_one_webhook_alone(world: WebhookWorld) -> None:
     tested, other = world.webhook(), world.webhook()
     delivery = webhooks.send_test(world.acting(), tested.id)
     assert (delivery.type, delivery.state) == (EventType.TEST, DeliveryState.WAITING)
-    assert about(world.claimed(tested))["type"] == "webhook.test"
+    assert about(world.begun(tested))["type"] == "webhook.test"
     assert world.told(other) == []
 
 
@@ -277,7 +298,7 @@ def test_webhooks_of_another_project_are_unknown(world: WebhookWorld) -> None:
 def test_a_removed_webhook_takes_its_deliveries_along(world: WebhookWorld) -> None:
     webhook = world.webhook()
     world.video()
-    held = world.claimed(webhook)
+    held = world.begun(webhook)
     webhooks.remove(world.acting(), webhook.id)
     assert webhooks.of_project(world.acting()) == []
     assert world.deliveries(webhook) == []

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import count
 
 from app.access import webhooks
 from app.access.projects import Projects
-from app.access.webhook_delivery import LEASE, ClaimedDelivery, DeliveryQueue
+from app.access.webhook_delivery import (
+    BegunDelivery,
+    DeliveryQueue,
+    WebhookDelivery,
+    WebhookSender,
+)
 from app.access.webhooks import SUBSCRIBABLE, Delivery, EventType, Webhook
 from app.core.access import FIRST_PROJECT, LOCAL
+from app.core.jobs import WEBHOOK, Job, Lane
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
+from app.db.jobs import JobRecords
 from app.records.uploads import UploadRecords
 from app.settings import Settings
 from app.video.serve.rows import MediaRecords
@@ -22,6 +30,8 @@ from tests.acting import acting
 from tests.records.making import NOW, new_upload
 
 URL = "https://hooks.example/"
+
+LEASE = timedelta(seconds=15)
 
 
 class WebhookWorld:
@@ -43,13 +53,14 @@ class WebhookWorld:
         self.uploads = UploadRecords(database, observers=[on_upload])
         self.media = MediaRecords(database, partial(webhooks.on_playback, self.context))
         self.queue = DeliveryQueue(database)
+        self.jobs = JobRecords(database)
 
     def acting(self, project: str = FIRST_PROJECT) -> RequestContext:
         """The context of somebody who manages the project."""
         return acting(self.context, project)
 
-    def webhook(self, *events: EventType) -> Webhook:
-        return webhooks.make(self.acting(), url=URL, events=events or SUBSCRIBABLE)
+    def webhook(self, *events: EventType, project: str = FIRST_PROJECT) -> Webhook:
+        return webhooks.make(self.acting(project), url=URL, events=events or SUBSCRIBABLE)
 
     def project(self) -> str:
         """The id of a new project."""
@@ -61,21 +72,30 @@ class WebhookWorld:
         self.uploads.add(upload)
         return self.uploads.move(upload.id, UploadState.COMPLETE, self.now)
 
-    def claim(self, webhook: Webhook) -> ClaimedDelivery | None:
+    def look(self) -> int:
+        """Queue the jobs of webhooks that have something to send; returns their number."""
+        sender = WebhookSender(may_be_private=True)
+        return WebhookDelivery(self.context, sender).look(self.jobs, self.now)
+
+    def claim_job(self, worker: str) -> Job | None:
+        return self.jobs.claim(Lane.WEBHOOKS, worker, self.now, LEASE, [WEBHOOK])
+
+    def begin(self, webhook: Webhook) -> BegunDelivery | None:
         if webhook.id not in self.queue.ready(self.now):
             return None
-        return self.queue.claim(webhook.id, self.now, token=self.new_id(), lease=LEASE)
+        return self.queue.begin(webhook.id, self.now)
 
-    def claimed(self, webhook: Webhook) -> ClaimedDelivery:
-        claim = self.claim(webhook)
-        assert claim is not None
-        return claim
+    def begun(self, webhook: Webhook, job: Job | None = None) -> BegunDelivery:
+        """The next delivery, of a webhook that is due or of a job that was claimed."""
+        begun = self.queue.begin(job.subject, self.now) if job else self.begin(webhook)
+        assert begun is not None
+        return begun
 
-    def fail(self, claim: ClaimedDelivery) -> None:
-        assert self.queue.note_failed(claim, self.now, status=500, problem="It answered 500.")
+    def fail(self, begun: BegunDelivery) -> None:
+        assert self.queue.note_failed(begun, self.now, status=500, problem="It answered 500.")
 
-    def succeed(self, claim: ClaimedDelivery) -> None:
-        assert self.queue.note_delivered(claim, self.now, 200)
+    def succeed(self, begun: BegunDelivery) -> None:
+        assert self.queue.note_delivered(begun, self.now, 200)
 
     def deliveries(self, webhook: Webhook) -> list[Delivery]:
         return webhooks.deliveries(self.context, webhook).deliveries

@@ -43,4 +43,6 @@ def test_uploads_go_before_every_lane_and_films_that_wait_before_the_rest() -> N
         (2, 19),
         (3, 19),
         (4, 19),
+        (5, 19),
+        (6, 19),
     ]

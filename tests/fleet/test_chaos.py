@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from app.core.jobs import LIBRARY
 from app.storage.s3.bucket import MARK
-from app.uploads.housekeeping import LIBRARY
 from tests.fleet.archive import Archive
 from tests.fleet.disturbances import Shaking
 from tests.fleet.faulty_proxy import S3_FAULTS, Fault
@@ -127,8 +127,8 @@ def check_bucket(fleet: Fleet) -> None:
     """Assert that each file is one object, and that sweeps leave nothing that no row names."""
     published = "SELECT key FROM stored_files WHERE is_published ORDER BY key"
     complete = "SELECT id FROM uploads WHERE state = 'complete' AND kind <> 'part' ORDER BY id"
-    # A worker that starts removes the files of videos whose deletion was interrupted.
-    fleet.ask(f"DELETE FROM turns WHERE work = '{LIBRARY}'")
+    # Removes the files of videos whose deletion was interrupted.
+    fleet.ask(f"UPDATE jobs SET due_at = 0 WHERE kind = '{LIBRARY}' AND state = 'queued'")
     fleet.nodes[0].restart(signal.SIGTERM)
     # Each question starts a program, and a lease of a killed node may last for a minute.
     wait = partial(wait_until, longest_tick_seconds=2)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from app.db.job_worker import JobWorker
 from app.http import context
 from app.run.admin.commands import operator_app
 from app.video.make.work import MediaWork
@@ -41,7 +42,17 @@ class Node:
     @contextmanager
     def working(self, name: str) -> Iterator[None]:
         """Let its media worker run."""
-        worker = MediaWork(self.site.services.media).worker(name=name, tell=lambda *_: None)
+        services = self.site.services.media
+        media = MediaWork(services).jobs(name=name, tell=lambda *_: None)
+        worker = JobWorker(
+            jobs=services.jobs,
+            kinds=media.kinds(),
+            looks=[media.look],
+            on_change=media.look_at_arrivals,
+            wakeup=services.wakeup,
+            name=name,
+            clock=services.clock,
+        )
         worker.start()
         try:
             yield

@@ -9,7 +9,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
-from app.core.jobs import JobState, Lane
+from app.core.jobs import MEDIA_LANES, JobState
 from app.core.upload import UploadId
 from tests.hostile.conftest import Scaled
 from tests.video.world import World, wall_clock, work_until_killed
@@ -84,19 +84,19 @@ def work_off(world: World) -> None:
 def unfinished(world: World) -> int:
     counts = world.jobs.counts()
     return sum(
-        counts[lane, state] for lane in Lane for state in (JobState.QUEUED, JobState.RUNNING)
+        counts[lane, state] for lane in MEDIA_LANES for state in (JobState.QUEUED, JobState.RUNNING)
     )
 
 
 def work_for(world: World, film: UploadId, number: int) -> None:
     """One job in each lane."""
-    for lane in Lane:
+    for lane in MEDIA_LANES:
         world.enqueue(film, "pictures", f"{number}-{lane}", lane=lane)
 
 
 def has_running(world: World) -> bool:
     """Whether a worker has a job."""
-    return any(world.jobs.counts()[lane, JobState.RUNNING] for lane in Lane)
+    return any(world.jobs.counts()[lane, JobState.RUNNING] for lane in MEDIA_LANES)
 
 
 def retry_those_that_were_hit_three_times(world: World) -> None:
@@ -111,8 +111,8 @@ def check(world: World, film: UploadId) -> None:
     """Each job is done, with its file, and there is no other file."""
     assert world.media.get(film) is not None
     jobs = world.jobs.of(film)
-    assert "index" in {job.step for job in jobs}
+    assert "index" in {job.kind for job in jobs}
     assert {job.state for job in jobs} == {JobState.DONE}
-    expected = {"-".join(filter(None, (job.step, job.argument))): str(job) for job in jobs}
+    expected = {"-".join(filter(None, (job.kind, job.argument))): str(job) for job in jobs}
     made = {path.name: path.read_text().strip() for path in world.folder.path(film).iterdir()}
     assert made == expected

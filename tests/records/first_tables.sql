@@ -115,6 +115,7 @@ CREATE TABLE media_jobs (
 	PRIMARY KEY (upload_id, step, argument), 
 	FOREIGN KEY(upload_id) REFERENCES uploads (id) ON DELETE CASCADE
 );
+INSERT INTO "media_jobs" VALUES('00000000000000000000000000000001','segments','720/3','on_demand',5,'queued',2,0,0.0,NULL,'ffmpeg_failed','The picture cannot be decoded.',1893553445678901,1893553446678901,1893553447678901,'person:1',4);
 CREATE TABLE members (
 	project_id VARCHAR(32) NOT NULL, 
 	person_id VARCHAR(32) NOT NULL, 

@@ -8,7 +8,7 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from app.access.webhook_delivery import DeliveryQueue
-from app.core.jobs import Lane
+from app.core.jobs import WEBHOOK, Lane
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
 from app.db.engine import Database
@@ -77,7 +77,7 @@ def claim_work(url: str, barrier: Barrier, names: list[str], report: Path) -> No
         def work(name: str) -> list[str]:
             ask_for_jobs(JobRecords(database), films)
             jobs = claimed_jobs(JobRecords(database), name)
-            return [*jobs, *claimed_deliveries(DeliveryQueue(database), name)]
+            return [*jobs, *claimed_deliveries(database, name)]
 
         barrier.wait()
         with ThreadPoolExecutor(len(names)) as pool:
@@ -100,10 +100,15 @@ def claimed_jobs(jobs: JobRecords, name: str) -> Iterator[str]:
         assert jobs.finish(job, at(2))
 
 
-def claimed_deliveries(queue: DeliveryQueue, name: str) -> Iterator[str]:
-    """Those that this sender gets, until none is left that nobody is sending."""
-    while ready := queue.ready(at(1)):
-        for webhook in ready:
-            if claim := queue.claim(webhook, at(1), token=name, lease=LEASE):
-                yield claim.delivery_id
-                assert queue.note_delivered(claim, at(1), 200)
+def claimed_deliveries(database: Database, name: str) -> Iterator[str]:
+    """Those that this worker gets, until none is left that no other worker is sending."""
+    jobs, queue = JobRecords(database), DeliveryQueue(database)
+    while True:
+        jobs.add(WEBHOOK, queue.ready(at(1)), Lane.WEBHOOKS, at(1))
+        job = jobs.claim(Lane.WEBHOOKS, name, at(1), LEASE, [WEBHOOK])
+        if job is None:
+            return
+        while begun := queue.begin(job.subject, at(1)):
+            yield begun.delivery_id
+            assert queue.note_delivered(begun, at(1), 200)
+        assert jobs.finish(job, at(1))

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app.core.errors import UploadGone, UploadNotFound
-from app.core.jobs import MAX_ATTEMPTS, Job, JobState, Lane
+from app.core.jobs import MAX_ATTEMPTS, MEDIA_LANES, SWEEP, Job, JobState, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem
 from app.core.upload import UploadId
@@ -70,11 +70,14 @@ class Queue:
     ) -> Job | None:
         return self.jobs.claim(lane, worker, at(seconds), LEASE, STEPS)
 
+    def periodic(self, seconds: float) -> Job | None:
+        return self.jobs.claim(Lane.UPKEEP, "a", at(seconds), LEASE, {SWEEP})
+
     def state(self, job: Job) -> JobState:
         return self.now(job).state
 
     def now(self, job: Job) -> Job:
-        found = self.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found
 
@@ -89,7 +92,7 @@ def test_a_job_is_claimed_once_and_finished(queue: Queue) -> None:
     assert (queued.state, queued.attempts, queued.worker) == (JobState.QUEUED, 0, None)
     job = queue.claim()
     assert (job.state, job.attempts, job.worker) == (JobState.RUNNING, 1, "a")
-    assert (job.step, job.argument) == ("index", "720")
+    assert (job.kind, job.argument) == ("index", "720")
     assert queue.try_to_claim(worker="b") is None
     assert queue.jobs.finish(job, at(1))
     assert (queue.now(job).state, queue.now(job).progress) == (JobState.DONE, 1.0)
@@ -269,7 +272,7 @@ def test_a_job_that_has_ended_is_queued_again_when_it_is_renewed(queue: Queue, e
     ends = {
         "done": lambda: queue.jobs.finish(job, NOW),
         "failed": lambda: queue.jobs.fail(job, PROBLEM, NOW, retry_after=None),
-        "cancelled": lambda: queue.jobs.cancel(job.upload_id, job.step, job.argument, NOW),
+        "cancelled": lambda: queue.jobs.cancel(job.upload_id, job.kind, job.argument, NOW),
     }
     assert ends[end]()
     again = queue.add(job.upload_id, renew=True, seconds=7, lane=Lane.QUICK)
@@ -319,6 +322,56 @@ def test_a_job_of_a_deleted_video_cannot_block_the_queue(queue: Queue) -> None:
     assert queue.claim(100).upload_id == good.upload_id
 
 
+def test_a_periodic_job_is_due_again_and_never_ends(queue: Queue) -> None:
+    for seconds in (0, 10):  # Each worker that starts adds it.
+        queue.jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, at(seconds))
+    job = queue.periodic(0)
+    assert job is not None
+    assert queue.jobs.finish(job, at(1), again_after=timedelta(days=1))
+    assert queue.jobs.find(UploadId(""), SWEEP) == replace(
+        job,
+        state=JobState.QUEUED,
+        attempts=0,
+        worker=None,
+        progress=0.0,
+        queued_at=at(1),
+        updated_at=at(1),
+        due_at=at(1) + timedelta(days=1),
+    )
+    assert queue.periodic(24 * 3600) is None
+    for number in range(1, MAX_ATTEMPTS + 3):  # Its workers die, ...
+        job = queue.periodic(24 * 3600 + number * 20)
+        assert job is not None
+        assert job.attempts == number
+    assert job is not None
+    assert queue.jobs.fail(
+        job, PROBLEM, at(0), retry_after=timedelta(seconds=5)
+    )  # ... or it fails.
+    assert queue.periodic(5) is not None
+    assert queue.jobs.unfinished(10) == []
+    assert not any(queue.jobs.counts().values())
+
+
+def test_a_periodic_job_that_waits_can_be_hurried_unless_it_has_failed(queue: Queue) -> None:
+    pause = timedelta(seconds=60)
+    queue.jobs.hurry(SWEEP, NOW)
+    queue.jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, NOW)
+    job = queue.periodic(0)
+    assert job is not None
+    queue.jobs.hurry(SWEEP, NOW)
+    assert queue.periodic(1) is None
+    assert queue.jobs.finish(job, at(1), again_after=pause)
+    queue.jobs.hurry(SWEEP, at(5), idle=timedelta(seconds=10))
+    assert queue.periodic(6) is None
+    queue.jobs.hurry(SWEEP, at(11), idle=timedelta(seconds=10))
+    job = queue.periodic(11)
+    assert job is not None
+    assert queue.jobs.postpone(job, PROBLEM, at(12), pause)
+    queue.jobs.hurry(SWEEP, at(30))
+    assert queue.periodic(31) is None
+    assert queue.periodic(72) is not None
+
+
 def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> None:
     done = queue.add(priority=0)
     queue.jobs.finish(queue.claim(), NOW)
@@ -334,11 +387,11 @@ def test_counts_and_lists_show_what_waits_runs_and_has_failed(queue: Queue) -> N
     assert counts[Lane.BACKGROUND, JobState.RUNNING] == 1
     assert counts[Lane.BACKGROUND, JobState.QUEUED] == 1
     assert counts[Lane.QUICK, JobState.QUEUED] == 1
-    assert (len(counts), sum(counts.values())) == (3 * len(Lane), 4)
+    assert (len(counts), sum(counts.values())) == (3 * len(MEDIA_LANES), 4)
     assert [row.job for row in queue.jobs.unfinished(10)] == [running, quick, slow]
     assert len(queue.jobs.unfinished(2)) == 2
     (listed,) = queue.jobs.failures(10)
-    assert (listed.job.step, listed.job.problem) == ("pictures", PROBLEM)
+    assert (listed.job.kind, listed.job.problem) == ("pictures", PROBLEM)
     assert listed.filename == queue.uploads.get(done.upload_id).filename
     assert len(queue.jobs.of(done.upload_id)) == 5
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from app.core.jobs import INDEX, JobState, Lane
+from app.core.jobs import INDEX, SWEEP, JobState, Lane
 from app.db.engine import Database
 from app.db.jobs import JobRecords
-from app.db.nodes import Leases, SharedNote, SharedValues
+from app.db.nodes import SharedNote, SharedValues
 from app.records.uploads import UploadRecords
 from app.storage.machine import IdleClock, Reading
-from app.uploads.housekeeping import SWEEP
 from app.video.serve.rows import MediaRecords
 from tests.records.making import NOW, at, new_upload
 from tests.uploads.world import World
@@ -27,50 +27,15 @@ def world(tmp_path: Path, on_server: Database) -> World:
     return World(tmp_path, database=on_server)
 
 
-def test_one_of_many_takes_a_lease(on_server: Database) -> None:
-    leases = Leases(on_server)
-    for _ in range(5):
+def test_one_of_many_does_a_periodic_job(on_server: Database) -> None:
+    jobs = JobRecords(on_server)
+    jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, NOW)
+    for number in range(5):
+        claim = partial(jobs.claim, Lane.UPKEEP, now=at(number), lease=DAY, kinds=[SWEEP])
         with ThreadPoolExecutor(8) as threads:
-            taken = list(threads.map(lambda _: leases.take("sweep", 60), range(8)))
-        assert sorted(taken) == [False] * 7 + [True]
-        leases.end("sweep")
-
-
-def test_a_lease_ends_by_itself(on_server: Database) -> None:
-    leases = Leases(on_server)
-    assert [leases.take("a", 60), leases.take("a", 60), leases.take("b", 0)] == [True, False, True]
-    assert leases.take("b", 60)
-
-
-def test_the_one_server_of_a_file_does_everything(in_file: Database) -> None:
-    assert [Leases(in_file).take("sweep", 60) for _ in range(2)] == [True, True]
-
-
-def test_leases_that_ended_long_ago_are_forgotten(on_server: Database) -> None:
-    leases = Leases(on_server)
-    leases.take("recent", 0)
-    leases.take("of a dead server", -2 * DAY.total_seconds())
-    leases.remove_old()
-    with on_server.read() as connection:
-        found = connection.exec_driver_sql("SELECT work FROM turns").scalars().all()
-    assert found == ["recent"]
-
-
-def test_a_digest_is_computed_by_one_node(world: World) -> None:
-    busy, video = world.completed(), world.completed()
-    assert Leases(world.database).take(f"digest {busy.id}", 60)  # As another node does.
-    assert world.housekeeping.digest() == 1
-    assert world.records.get(busy.id).sha256 is None
-    assert world.records.get(video.id).sha256 is not None
-    Leases(world.database).end(f"digest {busy.id}")
-    assert [world.housekeeping.digest(), world.housekeeping.digest()] == [1, 0]
-
-
-def test_a_node_leaves_alone_what_another_has_just_digested(world: World) -> None:
-    video = world.completed()
-    world.records.set_sha256(video.id, "of another node")
-    world.housekeeping._digest_alone(video)  # As it was listed before.
-    assert world.records.get(video.id).sha256 == "of another node"
+            claims = list(threads.map(lambda name, claim=claim: claim(worker=name), "abcdefgh"))
+        (job,) = [each for each in claims if each is not None]
+        assert jobs.finish(job, at(number), again_after=timedelta(seconds=1))
 
 
 def test_nodes_that_plan_the_same_video_index_it_once(on_server: Database) -> None:
@@ -105,15 +70,17 @@ def test_time_in_which_another_node_ran_counts_as_idle(on_server: Database) -> N
 
 def test_a_node_that_starts_leaves_the_clock_to_one_that_sweeps(world: World) -> None:
     world.housekeeping.sweep()
-    upload, leases = world.create(10), Leases(world.database)
+    upload, jobs = world.create(10), JobRecords(world.database)
+    jobs.add(SWEEP, {"": ""}, Lane.UPKEEP, world.now)
     world.set_clock(days=8)
-    assert leases.take(SWEEP, 60)  # As a node that sweeps does.
+    sweep = jobs.claim(Lane.UPKEEP, "another node", world.now, DAY, [SWEEP])
+    assert sweep is not None
     world.housekeeping.start()
     assert world.records.get(upload.id).active_at < world.now
-    leases.end(SWEEP)
+    jobs.release("another node", world.now)
     world.housekeeping.start()
     assert world.records.get(upload.id).active_at == world.now
-    assert leases.take(SWEEP, 60)
+    assert jobs.claim(Lane.UPKEEP, "another node", world.now, DAY, [SWEEP]) is not None
 
 
 def test_a_shared_value_is_replaced_by_many_at_once(database: Database) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from app.core.errors import UploadGone
-from app.core.jobs import JobState, Lane
+from app.core.jobs import DIGESTS, WEBHOOK, JobState, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import IllegalPlaybackStep, PlaybackProblem, PlaybackState
 from app.core.upload import Upload, UploadId
@@ -147,7 +147,7 @@ def test_planning_a_batch_is_one_transaction_and_renews_what_has_ended(
     media.plan([fresh, again, arrived, deleted, UploadId("f" * 32)], Lane.BACKGROUND, at(1))
     for film in (fresh, again, arrived):
         (job,) = jobs.of(film)
-        assert (job.step, job.state, job.lane) == ("index", JobState.QUEUED, Lane.BACKGROUND)
+        assert (job.kind, job.state, job.lane) == ("index", JobState.QUEUED, Lane.BACKGROUND)
         assert (job.attempts, job.queued_at) == (0, at(1))
     assert jobs.of(deleted) == []
     assert media.unplanned(10) == []
@@ -185,7 +185,7 @@ def test_a_conclusion_does_not_replace_what_was_found(
     assert (found[other].state, found[other].problem) == (PlaybackState.UNPLAYABLE, problem)
 
 
-def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
+def test_what_the_worker_asks_each_second_reads_indexes_and_not_all_videos(
     in_file: Database,
 ) -> None:
     media, jobs = MediaRecords(in_file), JobRecords(in_file)
@@ -203,9 +203,11 @@ def test_what_the_worker_asks_twice_a_second_reads_indexes_and_not_all_videos(
         media.undescribed(10, is_recent=True)
         jobs.lanes_due(NOW)
         jobs.claim(Lane.QUICK, "a", NOW, timedelta(seconds=1), {"index"})
+        jobs.claim(Lane.WEBHOOKS, "a", NOW, timedelta(seconds=1), {WEBHOOK})
+        jobs.hurry(DIGESTS, NOW)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    assert len(asked) == 5
+    assert len(asked) == 7
     with in_file.read() as connection:
         for statement, values in asked:
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values).all()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
 from app.core.errors import StorageFailed
+from app.core.jobs import JobState
 from app.core.lifecycle import UploadState
+from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange, RangeSet
 from app.db.engine import (
     MIGRATIONS,
@@ -26,6 +29,7 @@ from app.db.engine import (
     schema_state,
     upgrade,
 )
+from app.db.jobs import JobRecords
 from app.db.tables import projects
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
@@ -121,6 +125,11 @@ def test_a_database_with_the_first_tables_is_carried_over(tmp_path: Path) -> Non
         records = UploadRecords(database)
         (upload,) = records.active(None, 10)
         assert upload.received == RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])
+        (job,) = JobRecords(database).of(upload.id)
+        assert (str(job), job.state, job.attempts) == ("segments 720/3", JobState.QUEUED, 2)
+        assert job.problem == PlaybackProblem("ffmpeg_failed", "The picture cannot be decoded.")
+        assert job.due_at - job.queued_at == timedelta(seconds=2)
+        assert (job.client, job.turn) == ("person:1", 4)
         after = records.add_received(upload, ByteRange(0, 100), NOW)
         assert after.state is UploadState.VERIFYING
 

@@ -8,14 +8,14 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from app.core.jobs import Job, Lane
+from app.core.jobs import Heartbeat, Job, Lane, Step
 from app.core.upload import UploadId
+from app.db.job_worker import JobWorker
 from app.video.index.movie import Movie, read_movie
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import RenditionMakers, encode_segments, encode_video
-from app.video.make.steps import Heartbeat, StepTools
+from app.video.make.steps import StepTools
 from app.video.make.video_files import keep_streams
-from app.video.make.worker import MediaWorker, Step
 from app.video.serve.ladder import Capability
 from app.video.serve.renditions import (
     ORDERED_PRIORITY,
@@ -80,14 +80,14 @@ class StepRunner:
         return self.world.folder.path(upload_id, rendition_file(360))
 
     def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
-        step = self.steps(programs)[job.step]
+        step = self.steps(programs)[job.kind]
         try:
             step(job, beat or Heartbeat(job))
         finally:
             assert self.world.half_made() == []
         assert self.world.jobs.finish(job, wall_clock())
 
-    def worker(self, name: str, programs: Ffmpeg | None = None) -> MediaWorker:
+    def worker(self, name: str, programs: Ffmpeg | None = None) -> JobWorker:
         """One that runs both steps."""
         return self.world.worker(self.steps(programs), name=name)
 

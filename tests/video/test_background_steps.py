@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.core.jobs import SOUND, JobCancelled, JobFailed
+from app.core.jobs import SOUND, Heartbeat, JobCancelled, JobFailed, Step
 from app.core.playback import PlaybackState
 from app.core.upload import UploadId
 from app.video.make.ffmpeg import Ffmpeg
@@ -29,9 +29,7 @@ from app.video.make.sound import (
     encode_sound,
     make_waveform,
 )
-from app.video.make.steps import Heartbeat
 from app.video.make.video_files import sounds_to_encode
-from app.video.make.worker import Step
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest
 from app.video.serve.source import REMUXED, MediaSource
 from tests.storage.stores import local_store

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from app.core.jobs import Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobYields, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
 from app.core.ranges import ByteRange
@@ -25,7 +25,7 @@ from app.video.make import work
 from app.video.make.ffmpeg import PROBE_LIMITS, Ffmpeg, FfmpegTimedOut
 from app.video.make.indexing import index
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.make.steps import LATER, Heartbeat
+from app.video.make.steps import LATER
 from app.video.make.work import unless_long
 from app.video.serve.facts import MANIFEST
 from app.video.serve.source import MediaSource

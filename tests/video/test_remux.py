@@ -18,12 +18,14 @@ from app.core.jobs import (
     INDEX,
     REMUX,
     SOUND,
+    Heartbeat,
     Job,
     JobCancelled,
     JobFailed,
     JobState,
     JobYields,
     Lane,
+    Step,
 )
 from app.core.lifecycle import UploadState
 from app.core.playback import Playback, PlaybackState
@@ -35,9 +37,8 @@ from app.video.make.probe import contents_of
 from app.video.make.remux import QUICK_COPY_BYTES, lane_of
 from app.video.make.sandbox.process import ProgramLimits, Sink
 from app.video.make.sound import encode_sound
-from app.video.make.steps import QUICK_CPU_SECONDS, Heartbeat
+from app.video.make.steps import QUICK_CPU_SECONDS
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import Step
 from app.video.serve.source import REMUXED, MediaSource
 from tests.long_tests import long
 from tests.records.making import new_upload
@@ -91,7 +92,7 @@ class Lab:
 
     def steps_of(self, video: Upload) -> set[str]:
         jobs = self.world.jobs.of(video.id)
-        return {job.step for job in jobs if job.state is JobState.QUEUED} - {INDEX}
+        return {job.kind for job in jobs if job.state is JobState.QUEUED} - {INDEX}
 
 
 Beat = Callable[[Job], Heartbeat]
@@ -251,7 +252,7 @@ def test_a_film_that_was_probed_in_the_long_lane_is_not_probed_again_in_the_quic
 ) -> None:
     video = lab.publish(film("h264.mkv"))
     lab.run(INDEX, video, ffmpeg, lane=Lane.LONG)
-    lanes = [job.lane for job in lab.world.jobs.of(video.id) if job.step == REMUX]
+    lanes = [job.lane for job in lab.world.jobs.of(video.id) if job.kind == REMUX]
     assert lanes == [Lane.BACKGROUND]
 
 
@@ -307,7 +308,7 @@ def test_a_copy_that_takes_long_moves_to_the_lane_of_long_ones(
 ) -> None:
     video = lab.publish(film("h264.mkv"))
     lab.run(INDEX, video, ffmpeg)
-    assert {(job.step, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
+    assert {(job.kind, job.lane) for job in lab.world.jobs.of(video.id)} >= {(REMUX, Lane.QUICK)}
 
     def impatient(**limits: Any) -> ProgramLimits:
         return replace(ProgramLimits(**limits), wall_seconds=0.001)

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import NoRoom
-from app.core.jobs import Job
+from app.core.jobs import Heartbeat, Job
 from app.core.upload import UploadId
 from app.video.make.renditions import RenditionCache
-from app.video.make.steps import Heartbeat
 from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rendition_folder
 from tests.video.world import World
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.core.jobs import Job, JobCancelled, JobFailed, JobState, JobYields, Lane
+from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import (
     MADE_BY,
@@ -22,7 +22,7 @@ from app.video.make.renditions import (
     RenditionFile,
     RenditionMakers,
 )
-from app.video.make.steps import INTERRUPTED, NO_FFMPEG, Heartbeat
+from app.video.make.steps import INTERRUPTED, NO_FFMPEG
 from app.video.make.video_files import can_be_rendered
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest, Stream
 from app.video.serve.renditions import (

@@ -212,7 +212,7 @@ def test_removing_ends_the_jobs_of_one_quality_and_removes_its_files(cinema: Cin
             renditions.segment(film, quality, 3, yes)
     renditions.remove(film, 720)
     renditions.remove(film, 720)
-    assert [(job.step, job.argument) for job in cinema.world.jobs.of(film.id)] == [
+    assert [(job.kind, job.argument) for job in cinema.world.jobs.of(film.id)] == [
         (RENDITION, "360"),
         (SEGMENTS, "360/3"),
     ]

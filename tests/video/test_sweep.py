@@ -14,10 +14,10 @@ from app.core.jobs import INDEX, MAX_ATTEMPTS, JobState, Lane
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
-from app.db.jobs import WORKER_ENDED
+from app.db.jobs import BATCH, WORKER_ENDED
 from app.video.make.indexing import NO_VIDEO
 from app.video.make.pictures import EARLY_POSTER, PICTURES
-from app.video.make.sweep import BATCH, NOT_INDEXED, MediaSweep
+from app.video.make.sweep import NOT_INDEXED, MediaSweep
 from app.video.serve.renditions import RENDITION, SEGMENTS
 from tests.records.making import new_upload
 from tests.video.world import QUICK_PACE, World, wall_clock
@@ -232,4 +232,4 @@ def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(wor
     sweep.plan(is_recent=True)
     world.media.plan_again([video])
     sweep.plan(is_recent=True)
-    assert [job.job.step for job in world.jobs.unfinished(1)] == [INDEX]
+    assert [job.job.kind for job in world.jobs.unfinished(1)] == [INDEX]

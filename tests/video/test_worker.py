@@ -16,11 +16,10 @@ from unittest.mock import ANY
 import pytest
 
 from app.core.errors import NoRoom, UploadGone
-from app.core.jobs import MAX_ATTEMPTS, Job, JobFailed, JobState, Lane
+from app.core.jobs import MAX_ATTEMPTS, Heartbeat, Job, JobFailed, JobState, Lane, Step
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
-from app.video.make.steps import Heartbeat
-from app.video.make.worker import HeartbeatPace, MediaWorker, Step
+from app.db.job_worker import JobWorker, WorkerPace
 from app.video.serve.folder import writing
 from tests.video.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until
@@ -31,23 +30,23 @@ class Site:
 
     def __init__(self, data: Path) -> None:
         self.world = World(data)
-        self.workers: list[MediaWorker] = []
+        self.workers: list[JobWorker] = []
 
     def start(
-        self, steps: dict[str, Step], name: str = "worker", pace: HeartbeatPace = QUICK_PACE
+        self, steps: dict[str, Step], name: str = "worker", pace: WorkerPace = QUICK_PACE
     ) -> None:
         worker = self.world.worker(steps, name=name, pace=pace)
         self.workers.append(worker)
         worker.start()
 
     def state(self, job: Job) -> JobState:
-        found = self.world.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.world.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found.state
 
     def wait_for(self, job: Job, state: JobState) -> Job:
         wait_until(lambda: self.state(job) is state, f"{job} is {state}")
-        found = self.world.jobs.find(job.upload_id, job.step, job.argument)
+        found = self.world.jobs.find(job.upload_id, job.kind, job.argument)
         assert found is not None
         return found
 
@@ -115,7 +114,7 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
 
 
 def test_a_wake_up_is_faster_than_a_look(site: Site) -> None:
-    lazy = HeartbeatPace(lease=timedelta(seconds=60), look_seconds=3600.0, sweep_seconds=3600.0)
+    lazy = WorkerPace(lease=timedelta(seconds=60), poll_seconds=3600.0)
     site.start({"pictures": write_a_file(site.world, 0)}, pace=lazy)
     wait_until((site.world.data / "media.sock").exists, "it listens")
     for _ in range(3):
@@ -127,7 +126,9 @@ def test_a_long_step_keeps_its_job_although_it_never_reports(site: Site) -> None
     step = Waits()
     lease = timedelta(seconds=0.6)
     job = site.world.enqueue(site.world.publish(), "pictures")
-    site.start({"pictures": step}, pace=HeartbeatPace(lease=lease, look_seconds=0.05))
+    site.start(
+        {"pictures": step}, pace=WorkerPace(lease=lease, poll_seconds=0.05, check_seconds=0.05)
+    )
     assert step.began.wait(30)
     begun = site.wait_for(job, JobState.RUNNING)
 
@@ -300,6 +301,8 @@ def test_every_lane_has_its_own_thread_and_niceness(site: Site) -> None:
         Lane.BACKGROUND: 19,
         Lane.LONG: 19,
         Lane.ENCODING: 19,
+        Lane.WEBHOOKS: 19,
+        Lane.UPKEEP: 19,
     }
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == 0
 

@@ -11,29 +11,30 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app.core.jobs import Job, Lane
+from app.core.jobs import Heartbeat, Job, Lane, Step
 from app.core.lifecycle import UploadState
 from app.core.upload import UploadId
 from app.db.context import Context
 from app.db.engine import Database
+from app.db.job_worker import JobWorker, WorkerPace
 from app.db.waking import WakeupSocket
 from app.run.build import assemble
-from app.run.server.background_worker import MEDIA_STOP_SECONDS
+from app.run.server.background_worker import STOP_SECONDS
 from app.run.server.child_processes import END_SIGNALS
 from app.settings import Settings
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.make.steps import Heartbeat, StepTools
+from app.video.make.jobs import MediaJobs
+from app.video.make.steps import StepTools
 from app.video.make.sweep import MediaSweep
-from app.video.make.worker import HeartbeatPace, MediaWorker, Step
 from app.video.serve.folder import DiskFolder
 from app.video.serve.source import MediaSource
 from tests.records.making import add_projects, new_sqlite, new_upload
 
-QUICK_PACE = HeartbeatPace(
+QUICK_PACE = WorkerPace(
+    poll_seconds=0.05,
     lease=timedelta(seconds=2),
-    look_seconds=0.05,
+    check_seconds=0.05,
     progress_seconds=0.0,
-    sweep_seconds=0.2,
     first_retry=timedelta(seconds=0.05),
     postponed=timedelta(seconds=0.05),
     failed_seconds=0.05,
@@ -68,22 +69,30 @@ class World:
         steps: Mapping[str, Step],
         *,
         name: str = "worker",
-        pace: HeartbeatPace = QUICK_PACE,
+        pace: WorkerPace = QUICK_PACE,
         clock: Callable[[], datetime] = wall_clock,
         look_at_arrivals: Callable[[], bool] = lambda: False,
-    ) -> MediaWorker:
-        return MediaWorker(
-            jobs=self.jobs,
+    ) -> JobWorker:
+        wakeup = WakeupSocket(self.data)
+        media = MediaJobs(
             steps=steps,
             sweep=MediaSweep(
                 media=self.media, uploads=self.uploads, folder=self.folder, clock=clock
             ),
             look_at_arrivals=look_at_arrivals,
-            wakeup=WakeupSocket(self.data),
+            wake=wakeup.notify,
+            tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
+            sweep_seconds=0.2,
+        )
+        return JobWorker(
+            jobs=self.jobs,
+            kinds=media.kinds(),
+            looks=[media.look],
+            on_change=media.look_at_arrivals,
+            wakeup=wakeup,
             name=name,
             clock=clock,
             pace=pace,
-            tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
         )
 
     def tools(self, source: MediaSource, ffmpeg: Ffmpeg | None = None) -> StepTools:
@@ -123,11 +132,11 @@ def write_a_file(world: World, seconds: float) -> Step:
     def make(job: Job, beat: Heartbeat) -> None:
         with world.folder.scratch_folder() as scratch:
             made = scratch / "made"
-            made.write_text(f"{job.step} {job.argument}")
+            made.write_text(f"{job.kind} {job.argument}")
             for part in range(10):
                 time.sleep(seconds / 10)
                 beat(part / 10)
-            name = f"{job.step}-{job.argument}" if job.argument else job.step
+            name = f"{job.kind}-{job.argument}" if job.argument else job.kind
             world.folder.keep(made, job.upload_id, name)
 
     return make
@@ -149,4 +158,4 @@ def work_until_told(data: Path) -> None:
     worker = world.worker({"pictures": lambda _job, _beat: time.sleep(600)})
     worker.start()
     signal.sigwait(END_SIGNALS)
-    worker.stop(MEDIA_STOP_SECONDS)
+    worker.stop(STOP_SECONDS)

@@ -290,7 +290,7 @@ def _print_jobs(found: list[ListedJob], *, is_json: bool) -> None:
         {
             "id": job.upload_id,
             "filename": filename,
-            "step": job.step,
+            "step": job.kind,
             "argument": job.argument,
             "lane": job.lane.value,
             "state": job.state.value,

@@ -269,7 +269,7 @@ def _job(listed: ListedJob) -> JobDocument:
     return {
         "id": job.upload_id,
         "filename": listed.filename,
-        "step": job.step,
+        "step": job.kind,
         "argument": job.argument,
     }
 

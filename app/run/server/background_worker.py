@@ -15,13 +15,14 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from app.access import audit, webhooks
-from app.core.jobs import Lane
-from app.db.nodes import Leases
-from app.db.waking import after_changes
+from app.core.errors import UploadError
+from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Lane
+from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
 from app.run.monitoring.instruments import Instruments
@@ -29,10 +30,8 @@ from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP
-from app.uploads.housekeeping import LIBRARY, SWEEP
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
-from app.video.make.worker import MediaWorker
 
 STUCK_SECONDS = 5.0
 """How often to look for uploads whose publishing was interrupted."""
@@ -41,27 +40,18 @@ FORGETTING_SECONDS = 3600.0
 """How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
 
 LIBRARY_SECONDS = 24 * 3600.0
-"""How often to look for files whose deletion was interrupted, besides when the worker starts."""
-
-POLL_SECONDS = 1.0
-"""How often to look for digests and deliveries without a wake-up, if anything has changed."""
-
-QUIET_SECONDS = 2.0
-"""How often to look for them if nothing has changed: deliveries are retried."""
+"""How often to look for files whose deletion was interrupted, besides when a worker starts, for
+which once in `FORGETTING_SECONDS` is enough."""
 
 LONGEST_SWEEP_SECONDS = COUNTED_GAP.total_seconds() / 2
 """Each sweep reads the clocks, and the time that counts between two readings is limited: with
 longer pauses uploads would live for weeks."""
 
-FAILED_SECONDS = 2.0
-"""Pause after a failure: a full disk stays full for a while, and a digest that cannot be recorded
-was computed for nothing."""
+DIGEST_SECONDS = 60.0
+"""Pause after a failed run for digests; otherwise they are computed as soon as they are wanted."""
 
-BACKGROUND_NICENESS = 19
-"""Hashing a file takes a core for seconds: uploads have priority."""
-
-MEDIA_STOP_SECONDS = 0.8
-"""A media job that has not stopped after this time ends with the process; so do its programs."""
+STOP_SECONDS = 0.8
+"""A job that has not stopped after this time ends with the process; so do its programs."""
 
 NAME_BYTES = 8
 
@@ -71,24 +61,12 @@ OUT_OF_MEMORY_SCORE = 500
 log = logging.getLogger(__name__)
 
 
-def repeat(
-    job: Callable[[], object],
-    *,
-    every: float,
-    stop: threading.Event,
-    woken: threading.Event | None = None,
-) -> None:
-    """Run `job` at this interval until `stop`, and at once when it is `woken`.
-
-    Failures are logged, and the job is retried.
-    """
+def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) -> None:
+    """Run `job` at this interval until `stop`. Failures are logged, and the job is retried."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.UPKEEP.niceness)
     while not stop.is_set():
-        if woken is not None:
-            woken.clear()  # Before the job, to catch wake-ups during it.
-        if not attempt(job):
-            stop.wait(max(every, FAILED_SECONDS))
-        else:
-            (woken or stop).wait(every)
+        attempt(job)
+        stop.wait(every)
 
 
 def sweep_pause(settings: Settings) -> float:
@@ -97,40 +75,13 @@ def sweep_pause(settings: Settings) -> float:
     return min(max(LEAST_SECONDS, wanted), LONGEST_SWEEP_SECONDS)
 
 
-def sweep(services: Services, pause: float) -> None:
-    """Expire uploads, then videos, allowing for jumps of the clock.
-
-    Only one of several nodes does this; each node removes its own leftovers.
-    """
-    if Leases(services.database).take(SWEEP, pause):
-        services.video_expiry.sweep(services.housekeeping.sweep())
-    services.housekeeping.collect_garbage()
-
-
 def forget(services: Services) -> None:
-    """Delete old records, on one of several nodes. One failure does not stop the others."""
-    leases, identity = Leases(services.database), services.identity
-    if leases.take("forgetting", FORGETTING_SECONDS):
-        attempt(partial(audit.remove_old, services.context))
-        attempt(partial(webhooks.remove_old, services.context))
-        attempt(identity.password_checks.remove_old)
-        attempt(identity.invitations.remove_old)
-        attempt(leases.remove_old)
-
-
-def remove_deleted(services: Services) -> None:
-    """Remove files whose deletion was interrupted; one of several nodes does, hourly at most."""
-    if Leases(services.database).take(LIBRARY, FORGETTING_SECONDS):
-        services.housekeeping.remove_deleted()
-
-
-def _after_changes(services: Services, job: Callable[[], object]) -> Callable[[], object]:
-    change, wakeup = services.database.change_mark(), services.media.wakeup
-
-    def mark() -> object:
-        return change(), wakeup.count
-
-    return after_changes(job, mark, longest_seconds=QUIET_SECONDS)
+    """Delete old records. One failure does not stop the others."""
+    identity = services.identity
+    attempt(partial(audit.remove_old, services.context))
+    attempt(partial(webhooks.remove_old, services.context))
+    attempt(identity.password_checks.remove_old)
+    attempt(identity.invitations.remove_old)
 
 
 def run(settings: Settings) -> None:
@@ -139,20 +90,19 @@ def run(settings: Settings) -> None:
     instruments = Instruments()
     services = build_services(settings, instruments.count_upload)
     services.prepare()
-    stop = threading.Event()
-    for work in repeated_jobs(services, stop):
-        # A daemon: the digest of a long file starts over after a restart.
-        threading.Thread(target=_at_idle_priority, args=(work,), daemon=True).start()
-    media = start_media(services, instruments)
+    stop, housekeeping = threading.Event(), services.housekeeping
+    for job, every in (
+        # Each node does these itself.
+        (housekeeping.finish_stuck, STUCK_SECONDS),
+        (housekeeping.collect_garbage, sweep_pause(settings)),
+    ):
+        work = partial(repeat, job, every=every, stop=stop)
+        threading.Thread(target=work, daemon=True).start()
+    worker = start_jobs(services, instruments)
     # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
     signal.sigwait(END_SIGNALS)
     stop.set()
-    media.stop(MEDIA_STOP_SECONDS)
-
-
-def _at_idle_priority(work: Callable[[], None]) -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND_NICENESS)
-    work()
+    worker.stop(STOP_SECONDS)
 
 
 def be_killed_first() -> None:
@@ -163,42 +113,55 @@ def be_killed_first() -> None:
         file.write_text(str(min(inherited + OUT_OF_MEMORY_SCORE, 1000)))
 
 
-def repeated_jobs(services: Services, stop: threading.Event) -> list[Callable[[], None]]:
-    """Jobs that repeat until `stop`, each for a thread of its own."""
-    pause, wakeup = sweep_pause(services.settings), services.media.wakeup
-    timed: list[tuple[Callable[[], object], float]] = [
-        (partial(sweep, services, pause), pause),
-        (services.housekeeping.finish_stuck, STUCK_SECONDS),
-        (partial(forget, services), FORGETTING_SECONDS),
-        (partial(remove_deleted, services), LIBRARY_SECONDS),
-    ]
-    woken = [services.housekeeping.digest, services.identity.webhook_delivery.deliver_due]
-    return [
-        *(partial(repeat, job, every=every, stop=stop) for job, every in timed),
-        *(
-            partial(
-                repeat,
-                _after_changes(services, job),
-                every=POLL_SECONDS,
-                stop=stop,
-                woken=wakeup.event(),
-            )
-            for job in woken
-        ),
-    ]
-
-
-def start_media(services: Services, instruments: Instruments) -> MediaWorker:
-    """Start the threads that run media jobs, and measure how fast this machine encodes."""
+def start_jobs(services: Services, instruments: Instruments) -> JobWorker:
+    """Start the threads that run jobs, and measure how fast this machine encodes."""
     for problem in Ffmpeg.find().problems():
         log.warning("%s", problem.detail)
     name = secrets.token_hex(NAME_BYTES)
     work = MediaWork(services.media)
-    worker = work.worker(name=name, tell=instruments.count_job)
+    media = work.jobs(name=name, tell=instruments.count_job)
+    jobs, clock, wakeup = services.media.jobs, services.media.clock, services.media.wakeup
+    webhook_delivery = services.identity.webhook_delivery
+    worker = JobWorker(
+        jobs=jobs,
+        kinds={
+            **media.kinds(),
+            # Woken again: more may be due.
+            WEBHOOK: Kind(run=webhook_delivery.deliver_some, after=lambda *_: wakeup.notify()),
+            **periodic_kinds(services),
+        },
+        looks=[
+            media.look,
+            lambda: webhook_delivery.look(jobs, clock()),
+            services.housekeeping.look_for_digests,
+        ],
+        on_change=media.look_at_arrivals,
+        wakeup=wakeup,
+        name=name,
+        clock=clock,
+    )
+    with suppress(UploadError):
+        jobs.hurry(LIBRARY, clock(), idle=timedelta(seconds=FORGETTING_SECONDS))
     worker.start()
     calibrate = partial(work.calibrate, name)
     threading.Thread(target=calibrate, daemon=True, name="calibration").start()
     return worker
+
+
+def periodic_kinds(services: Services) -> dict[str, Kind]:
+    """What one of several nodes does at intervals."""
+    housekeeping, pause = services.housekeeping, sweep_pause(services.settings)
+
+    def periodic(work: Callable[[], object], every: float) -> Kind:
+        return Kind(run=lambda _job, _beat: work(), every=timedelta(seconds=every))
+
+    return {
+        # Expires uploads, then videos, allowing for jumps of the clock.
+        SWEEP: periodic(lambda: services.video_expiry.sweep(housekeeping.sweep()), pause),
+        FORGETTING: periodic(partial(forget, services), FORGETTING_SECONDS),
+        LIBRARY: periodic(housekeeping.remove_deleted, LIBRARY_SECONDS),
+        DIGESTS: periodic(housekeeping.digest, DIGEST_SECONDS),
+    }
 
 
 def main() -> int:

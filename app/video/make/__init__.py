@@ -1,5 +1,5 @@
-"""The media worker, which runs in the background worker: claims jobs and runs their steps.
+"""The media jobs of the background worker, which make what players need.
 
-`worker.py` claims, `sweep.py` finds work in the records, `work.py` names the steps. `ffmpeg` and
-`sandbox` run the programs.
+`work.py` names the steps, `jobs.py` hands them to the job worker, `sweep.py` finds work in the
+records. `ffmpeg` and `sandbox` run the programs.
 """

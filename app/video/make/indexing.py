@@ -10,7 +10,7 @@ from contextlib import suppress
 from fractions import Fraction
 from io import RawIOBase
 
-from app.core.jobs import REMUX, SOUND, Job, JobCancelled, Lane
+from app.core.jobs import REMUX, SOUND, Heartbeat, Job, JobCancelled, Lane
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import Upload
 from app.video.index.boxes import NotIndexable, ReadAt
@@ -32,7 +32,6 @@ from app.video.make.sound import WAVEFORM
 from app.video.make.steps import (
     NO_FFMPEG,
     NO_RENDITIONS,
-    Heartbeat,
     StepTools,
     leave_quick_lane,
     needing_index,

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Event
 
-from app.core.jobs import Job, Lane
+from app.core.jobs import Heartbeat, Job, Lane
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.video.index.boxes import ReadAt
@@ -31,7 +31,6 @@ from app.video.make.ffmpeg import Conversion, Ffmpeg, FfmpegFailed, FfmpegInterr
 from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import (
     QUICK_CPU_SECONDS,
-    Heartbeat,
     StepTools,
     as_job_errors,
     leave_quick_lane,

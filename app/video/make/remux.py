@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.core.errors import NoRoom
-from app.core.jobs import INDEX, Job, JobFailed, JobYields, Lane
+from app.core.jobs import INDEX, Heartbeat, Job, JobFailed, JobYields, Lane
 from app.video.index.boxes import LongIndex, NotIndexable
 from app.video.index.movie import read_movie
 from app.video.make.ffmpeg import Conversion, FfmpegFailed, FfmpegTimedOut
@@ -23,7 +23,6 @@ from app.video.make.sound import as_aac
 from app.video.make.steps import (
     LATER,
     QUICK_CPU_SECONDS,
-    Heartbeat,
     StepTools,
     as_job_errors,
     probe_limits,

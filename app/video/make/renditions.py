@@ -19,7 +19,7 @@ from threading import Event
 from typing import Self
 
 from app.core.errors import NoRoom
-from app.core.jobs import ENDED, Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.jobs import ENDED, Heartbeat, Job, JobCancelled, JobFailed, JobYields, Lane, Step
 from app.core.lifecycle import UploadState
 from app.core.playback import Bundle, Made, Outdated
 from app.core.upload import UploadId
@@ -32,9 +32,8 @@ from app.video.index.samples import LONG_INDEX, MAX_ENTRIES
 from app.video.index.segments import RenditionCuts, segmented_video
 from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
-from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
+from app.video.make.steps import StepTools, as_job_errors, needing_index
 from app.video.make.video_files import encoded_sounds, keep_streams
-from app.video.make.worker import Step
 from app.video.serve.facts import (
     MANIFEST,
     SOUND_FILE,
@@ -536,7 +535,7 @@ class RenditionCache:
                 break
             if any(
                 job.state not in ENDED
-                and job.step in {SEGMENTS, RENDITION}
+                and job.kind in {SEGMENTS, RENDITION}
                 and job.argument.partition("/")[0] == str(each.quality)
                 for job in self.jobs.of(each.upload_id)
             ):

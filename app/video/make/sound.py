@@ -12,13 +12,13 @@ from array import array
 from contextlib import closing
 from io import RawIOBase
 
-from app.core.jobs import Job, JobFailed
+from app.core.jobs import Heartbeat, Job, JobFailed
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.upload import UploadId
 from app.video.index.movie import Movie
 from app.video.make.ffmpeg import Conversion, FfmpegFailed
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.make.steps import Heartbeat, StepTools, as_job_errors, needing_index
+from app.video.make.steps import StepTools, as_job_errors, needing_index
 from app.video.make.video_files import encoded_sounds, keep_streams, sounds_in, sounds_to_encode
 from app.video.serve.facts import SOUND_FILE
 from app.video.serve.folder import writing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -84,29 +83,6 @@ class StepTools:
         video = self.uploads.get(upload_id)
         with closing(self.source.open(video)) as source:
             yield video, source
-
-
-@dataclass(slots=True)
-class Heartbeat:
-    """Steps call it regularly with their progress, from 0 to 1.
-
-    Raises `JobCancelled` once the job is lost. `stop` is set at that moment, for threads that wait
-    for a program.
-    """
-
-    job: Job
-    stop: threading.Event = field(default_factory=threading.Event)
-    progress: float = 0.0
-
-    def __call__(self, progress: float) -> None:
-        """Report progress. Cheap: a separate thread writes to the database."""
-        self.progress = min(max(progress, 0.0), 1.0)
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Check for cancellation without reporting progress."""
-        if self.stop.is_set():
-            raise JobCancelled(str(self.job))
 
 
 # ---- limits --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Finds work for the media worker: in the records, and among the uploads that receive bytes."""
+"""Finds media jobs: in the records, and among the uploads that receive bytes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from app.core.lifecycle import GONE
 from app.core.playback import PlaybackProblem, PlaybackState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, UploadKind
+from app.db.jobs import BATCH
 from app.records.uploads import UploadRecords
 from app.video.index.boxes import LongIndex, NotIndexable, ReadAt
 from app.video.index.movie import read_movie
@@ -33,9 +34,6 @@ from app.video.serve.folder import MediaFolder, read_whole
 from app.video.serve.renditions import RENDITION, SEGMENTS
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import reader
-
-BATCH = 100
-"""Uploads per query and per transaction."""
 
 RECENT = timedelta(seconds=90)
 """How far back recent uploads go. A sweep of all uploads finds those that this misses, such as
@@ -61,7 +59,7 @@ class MediaSweep:
     """Each method is idempotent, and changes its records in one transaction.
 
     Methods that return a number return the number of videos they processed. If that is `BATCH`,
-    there may be more: the media worker calls them again, after a pause.
+    there may be more: they are called again after a pause.
     """
 
     media: MediaRecords
@@ -95,7 +93,7 @@ class MediaSweep:
         if ended:
             found: list[tuple[UploadId, PlaybackState, PlaybackProblem | None]] = []
             for upload_id, job in ended.items():
-                if job.step == INDEX and is_played_as_it_is(self.uploads.get(upload_id)):
+                if job.kind == INDEX and is_played_as_it_is(self.uploads.get(upload_id)):
                     found.append((upload_id, PlaybackState.PLAYABLE, None))
                 else:
                     problem = job.problem or NOT_INDEXED
@@ -188,7 +186,7 @@ class NotArrived(Exception):
 
 
 class Arrivals:
-    """Finds such videos; the media worker polls it."""
+    """Finds such videos; the job worker calls it after each change."""
 
     def __init__(self, tools: StepTools) -> None:
         self._tools = tools

@@ -1,4 +1,4 @@
-"""Builds the media worker and its steps, and runs a long step in a process of its own.
+"""Builds the steps of media jobs, and runs a long step in a process of its own.
 
 The web application does not import this module.
 """
@@ -17,12 +17,13 @@ from functools import partial
 from typing import Any
 
 from app.core.errors import NoRoom, ServerBusy, UploadError, UploadGone, UploadNotFound
-from app.core.jobs import INDEX, REMUX, SOUND, Job, JobFailed, Lane
+from app.core.jobs import INDEX, REMUX, SOUND, Heartbeat, Job, JobFailed, Lane, Step
 from app.core.upload import UploadId
 from app.video.index.boxes import LongIndex
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.indexing import SUBTITLES, index, write_subtitles
+from app.video.make.jobs import Listener, MediaJobs
 from app.video.make.pictures import EARLY_POSTER, PICTURES, make_early_poster, make_pictures
 from app.video.make.probe import HEAD_BYTES, is_no_video
 from app.video.make.remux import remux
@@ -35,9 +36,8 @@ from app.video.make.renditions import (
 )
 from app.video.make.sandbox.process import ROOT
 from app.video.make.sound import WAVEFORM, encode_sound, make_waveform
-from app.video.make.steps import Heartbeat, StepTools, make_way
+from app.video.make.steps import StepTools, make_way
 from app.video.make.sweep import Arrivals, MediaSweep
-from app.video.make.worker import Listener, MediaWorker, Step
 from app.video.serve.ladder import Capability, read_capability
 from app.video.serve.renditions import EAGER_PRIORITY, RENDITION, SEGMENTS
 from app.video.serve.services import MediaServices
@@ -45,12 +45,12 @@ from app.video.serve.services import MediaServices
 
 @dataclass(frozen=True, slots=True)
 class MediaWork:
-    """The steps, the worker that runs them, and the calibration of this machine."""
+    """The steps, what finds videos that need them, and the calibration of this machine."""
 
     media: MediaServices
 
-    def worker(self, *, name: str, tell: Listener) -> MediaWorker:
-        """The worker that makes the files for players; `name` is unique to its process."""
+    def jobs(self, *, name: str, tell: Listener) -> MediaJobs:
+        """What makes the files for players in the worker with this name."""
         tools = self._tools()
         steps = {
             each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
@@ -61,8 +61,7 @@ class MediaWork:
             most_bytes=self.media.policy.cache_bytes,
             least_free_bytes=least_free_bytes(self.media.folder.root),
         )
-        return MediaWorker(
-            jobs=self.media.jobs,
+        return MediaJobs(
             steps={
                 **steps,
                 SEGMENTS: cache.watching(partial(encode_segments, RenditionMakers(tools))),
@@ -74,18 +73,15 @@ class MediaWork:
                 folder=self.media.folder,
                 clock=self.media.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
-                # Reading from a bucket would block the thread that looks for all work.
+                # Reading from a bucket would block the thread that polls for all work.
                 is_no_video=(lambda _: False) if self.media.has_bucket else self._is_no_video,
                 when_ready=self._queue_all_renditions
                 if self.media.policy.is_eager
                 else lambda _: None,
             ),
-            # In a bucket, a video can be read only when its upload is complete.
             look_at_arrivals=Arrivals(tools).look,
             make_room=partial(self._keep_up, cache, name),
-            wakeup=self.media.wakeup,
-            name=name,
-            clock=self.media.clock,
+            wake=self.media.wakeup.notify,
             tell=tell,
         )
 
@@ -188,7 +184,7 @@ _COMMAND = [sys.executable, "-m", "app.run.server.media_step"]
 def unless_long(step: Step, run_alone: Step) -> Step:
     """Wraps a step: `run_alone` runs it for videos with an index too long for the media worker."""
 
-    def attempt(job: Job, beat: Heartbeat) -> None:
+    def attempt(job: Job, beat: Heartbeat) -> object:
         try:
             return step(job, beat)
         except LongIndex as error:
@@ -202,7 +198,7 @@ def run_in_process(job: Job, beat: Heartbeat) -> None:
     """Run the step of a claimed job in a separate process; raises the errors of the step."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
-        [*_COMMAND, str(os.getpid()), job.upload_id, job.step, job.argument],
+        [*_COMMAND, str(os.getpid()), job.upload_id, job.kind, job.argument],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},

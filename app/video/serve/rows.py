@@ -16,10 +16,10 @@ from app.core.jobs import INDEX, REMUX, SOUND, Job, JobState, Lane
 from app.core.lifecycle import GONE, UploadState
 from app.core.playback import Playback, PlaybackProblem, PlaybackState, check_transition
 from app.core.upload import UploadId
-from app.db import jobs
 from app.db.engine import Database
+from app.db.jobs import as_new, from_row, is_in, queue_all
 from app.db.sql import insert_unless_known
-from app.db.tables import IS_SHOWN, media, media_jobs, uploads
+from app.db.tables import IS_SHOWN, jobs, media, uploads
 from app.records import statements
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,12 +46,12 @@ _GONE = (
         uploads.c.active_at >= sa.bindparam("since"),
         sa.or_(
             sa.exists().where(media.c.upload_id == uploads.c.id),
-            sa.exists().where(media_jobs.c.upload_id == uploads.c.id),
+            sa.exists().where(jobs.c.subject == uploads.c.id),
         ),
     )
     .limit(sa.bindparam("most"))
 )
-"""Run twice per second: SQLAlchemy takes as long to build such a query as to run it."""
+"""Run every second: SQLAlchemy takes as long to build such a query as to run it."""
 
 _STILL_WAITS = {
     INDEX: PlaybackState.WAITING,
@@ -61,34 +61,31 @@ _STILL_WAITS = {
 """Steps that a video needs to be playable, each with the state in which the video waits for it."""
 
 _IS_WAITED_FOR = sa.or_(
-    *(
-        sa.and_(media_jobs.c.step == step, media.c.state == state)
-        for step, state in _STILL_WAITS.items()
-    )
+    *(sa.and_(jobs.c.kind == step, media.c.state == state) for step, state in _STILL_WAITS.items())
 )
-_OF_WAITING_VIDEO = sa.exists().where(media.c.upload_id == media_jobs.c.upload_id, _IS_WAITED_FOR)
+_OF_WAITING_VIDEO = sa.exists().where(media.c.upload_id == jobs.c.subject, _IS_WAITED_FOR)
 
 _ENDED_STEP = (
-    sa.select(media_jobs)
+    sa.select(jobs)
     .where(
-        media_jobs.c.step.in_(list(_STILL_WAITS)),
-        jobs.is_in([JobState.FAILED, JobState.CANCELLED]),
+        jobs.c.kind.in_(list(_STILL_WAITS)),
+        is_in([JobState.FAILED, JobState.CANCELLED]),
         _OF_WAITING_VIDEO,
     )
     .limit(sa.bindparam("most"))
 )
 
 _FAILED_STEP = (
-    sa.select(media_jobs)
+    sa.select(jobs)
     .where(
         IS_SHOWN,
-        jobs.is_in([JobState.FAILED]),
-        media_jobs.c.step.in_(list(_STILL_WAITS)),
+        is_in([JobState.FAILED]),
+        jobs.c.kind.in_(list(_STILL_WAITS)),
         _OF_WAITING_VIDEO,
     )
     .limit(sa.bindparam("most"))
 )
-"""Run twice per second; an index covers failed jobs, but not cancelled ones."""
+"""Run every second; an index covers failed jobs, but not cancelled ones."""
 
 _PLAYS = (PlaybackState.PLAYABLE, PlaybackState.READY)
 
@@ -136,7 +133,7 @@ class MediaRecords:
             self._plan(upload_ids, lane, now)
 
     def _plan(self, upload_ids: Collection[UploadId], lane: Lane, now: datetime) -> None:
-        wanted = {**jobs.as_new(now), "lane": lane, "priority": 0}
+        wanted = {**as_new(now), "lane": lane, "priority": 0}
         is_present = uploads.c.id.in_(upload_ids) & uploads.c.state.not_in(sorted(GONE))
         is_present &= sa.not_(_IS_PLANNED)  # Another node may have planned them.
         with self._database.write() as connection:
@@ -144,7 +141,7 @@ class MediaRecords:
                 statements.lock(connection, upload_ids)
             query = sa.select(uploads.c.id).where(is_present).order_by(uploads.c.active_at)
             present = list(connection.scalars(query))
-            jobs.queue_all(connection, present, INDEX, wanted)
+            queue_all(connection, present, INDEX, wanted)
             is_row = media.c.upload_id.in_(present)
             known = set(connection.scalars(sa.select(media.c.upload_id).where(is_row)))
             connection.execute(
@@ -248,7 +245,7 @@ class MediaRecords:
         Also videos that have a problem with one of these codes. Returns their number.
         """
         has_job = sa.exists().where(
-            media_jobs.c.upload_id == media.c.upload_id, media_jobs.c.step.in_(sorted(steps))
+            jobs.c.subject == media.c.upload_id, jobs.c.kind.in_(sorted(steps))
         )
         is_unmade = sa.or_(
             sa.and_(media.c.state.in_(_PLAYS), sa.not_(has_job)),
@@ -273,8 +270,8 @@ class MediaRecords:
     def forget(self, upload_ids: Collection[UploadId]) -> None:
         """Delete the rows of these videos and all their jobs; running workers notice it soon."""
         with self._database.write() as connection:
-            for table in (media_jobs, media):
-                connection.execute(sa.delete(table).where(table.c.upload_id.in_(upload_ids)))
+            connection.execute(sa.delete(jobs).where(jobs.c.subject.in_(upload_ids)))
+            connection.execute(sa.delete(media).where(media.c.upload_id.in_(upload_ids)))
 
     def undescribed(self, limit: int, *, is_recent: bool) -> list[Job]:
         """Failed and cancelled jobs that a video needed to become playable.
@@ -284,7 +281,7 @@ class MediaRecords:
         query = _FAILED_STEP if is_recent else _ENDED_STEP
         with self._database.read() as connection:
             found = connection.execute(query, {"most": limit})
-            return [jobs.from_row(row) for row in found]
+            return [from_row(row) for row in found]
 
     def settle(
         self, not_awaited: Collection[str], now: datetime, *, limit: int, only: UploadId | None
@@ -294,9 +291,9 @@ class MediaRecords:
         Checks all planned videos, or `only` one. Returns the changed videos.
         """
         awaited = sa.exists().where(
-            media_jobs.c.upload_id == media.c.upload_id,
-            jobs.is_in([JobState.QUEUED, JobState.RUNNING]),
-            media_jobs.c.step.not_in(sorted(not_awaited)),
+            jobs.c.subject == media.c.upload_id,
+            is_in([JobState.QUEUED, JobState.RUNNING]),
+            jobs.c.kind.not_in(sorted(not_awaited)),
         )
         is_settled = sa.and_(
             media.c.state == PlaybackState.PLAYABLE, media.c.is_planned, sa.not_(awaited)

@@ -1,4 +1,7 @@
-"""The media worker: claims jobs, runs their steps, renews their leases. Knows no specific step."""
+"""Runs the jobs of this process: claims them, renews their leases, records their outcomes.
+
+Knows no specific kind. Work is found by polling once a second, or at once after a wake-up.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +9,22 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
-from app.core.jobs import INDEX, Job, JobCancelled, JobFailed, JobYields, Lane
+from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobYields, Lane, Step
 from app.core.playback import PlaybackProblem
-from app.db.jobs import JobRecords
+from app.db.jobs import BATCH, JobRecords
 from app.db.waking import WakeupSocket, after_changes
-from app.video.make.steps import Heartbeat
-from app.video.make.sweep import BATCH, MediaSweep
 
 log = logging.getLogger(__name__)
 
-
-Step = Callable[[Job, Heartbeat], None]
-"""Does one job. Raises `JobFailed` if that is impossible, and lets `JobCancelled` propagate.
-
-It may run again after its end, or concurrently with a run that has lost its lease: it makes files
-in a scratch folder and publishes them by renaming."""
-
-Listener = Callable[[str, str, float], None]
-"""Called after each attempt with the step, one of `OUTCOMES` and the seconds."""
-
-OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
-
 CRASHED = "The server made a mistake with this file ({}); its log has the details."
 
-QUIET_LOOKS = 4
+QUIET_POLLS = 2
 """Without commits, polls are this many times rarer; jobs also become due with time."""
 
 SHORTEST_PAUSE = 0.05
@@ -43,65 +32,80 @@ SHORTEST_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatPace:
+class WorkerPace:
     """Intervals of the worker; the defaults are for servers, tests use shorter ones.
 
-    Another worker takes over a job if its lease has not been renewed for `lease`. The worker polls
-    for cancellation and for changes every `look_seconds`: a read. It renews the lease after each
-    third of its time, and on visible progress: a write.
-    `postponed` is the pause after a server error, such as a full disk, which does not count as an
-    attempt. A sweep of all videos, every `sweep_seconds`, takes 0.4 s of CPU for 100 000 videos.
+    Another worker takes over a job if its lease has not been renewed for `lease`. The worker checks
+    for cancellation every `check_seconds`: a read. It renews the lease after each third of its
+    time, and on visible progress: a write. `postponed` is the pause after a server error, such as a
+    full disk, which does not count as an attempt.
     """
 
+    poll_seconds: float = 1.0
     lease: timedelta = timedelta(seconds=15)
-    look_seconds: float = 0.5
+    check_seconds: float = 0.5
     progress_seconds: float = 1.0
     progress_step: float = 0.01
-    sweep_seconds: float = 300.0
     first_retry: timedelta = timedelta(seconds=5)
     postponed: timedelta = timedelta(seconds=60)
     failed_seconds: float = 2.0
 
 
-SERVER_PACE = HeartbeatPace()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What the worker does for jobs of a kind.
+
+    With `every`, the job is due again after that time, or after a server error, such as a full
+    disk, when others are. `after` is called with the job, one of `OUTCOMES` and the seconds that it
+    took.
+    """
+
+    run: Step
+    every: timedelta | None = None
+    after: Callable[[Job, str, float], None] = lambda _job, _outcome, _seconds: None
+
+
+OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 
 @dataclass(kw_only=True)
-class MediaWorker:
-    """One thread per lane, one that looks for work, one for active uploads, one for leases.
+class JobWorker:
+    """Threads for each lane, one that polls, one that renews leases, and one for `on_change`.
 
-    The thread that looks for work does not parse files of clients: all lanes wait for it.
-    `name` is unique to this process, and identifies it in leases. Without the step `index`, no new
-    videos are planned.
+    `looks` find work in the records and queue jobs for it; each returns how many changes it made,
+    and `BATCH` or more if it may find more at once. All lanes wait for them, so they parse no files
+    of clients. `on_change` is called after each commit, and again if it returns True; no lane waits
+    for it. `name` is unique to this process, and identifies it in leases.
     """
 
     jobs: JobRecords
-    steps: Mapping[str, Step]
-    sweep: MediaSweep
-    look_at_arrivals: Callable[[], bool]
-    make_room: Callable[[], object] = lambda: None
+    kinds: Mapping[str, Kind]
+    looks: Sequence[Callable[[], int]] = ()
+    on_change: Callable[[], bool] = lambda: False
     wakeup: WakeupSocket
     name: str
     clock: Callable[[], datetime]
-    pace: HeartbeatPace = SERVER_PACE
-    tell: Listener = lambda _step, _outcome, _seconds: None
+    pace: WorkerPace = field(default_factory=WorkerPace)
 
     def __post_init__(self) -> None:
         self._keeper = LeaseKeeper(self.jobs, self.clock, self.pace)
-        self._sweep_at = 0.0
         self._stop = threading.Event()
-        self._has_work = {lane: threading.Event() for lane in Lane}
-        self._has_changed = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._claiming = {lane: threading.Lock() for lane in Lane}
+        self._woken_by_lane = {
+            lane: [threading.Event() for _ in range(lane.threads)] for lane in Lane
+        }
+        self._has_changed = threading.Event()
 
     def start(self) -> None:
         """Start the threads; returns at once."""
         self.wakeup.open()
-        self._begin("look", self._look_for_work)
-        self._begin("arrivals", self._look_at_changed_arrivals)
+        self._begin("poll", self._poll)
         self._begin("leases", lambda: self._keeper.run(self._stop))
-        for lane in Lane:
-            self._begin(lane, lambda lane=lane: self._work(lane))  # type: ignore[misc]
+        self._begin("changes", self._follow_changes)
+        for lane, events in self._woken_by_lane.items():
+            for woken in events:
+                self._begin(lane, lambda lane=lane, woken=woken: self._work(lane, woken))  # type: ignore[misc]
 
     def stop(self, seconds: float) -> None:
         """Stop within about this time. Requeues running jobs; their attempts do not count."""
@@ -109,8 +113,9 @@ class MediaWorker:
         self._stop.set()
         self._keeper.stop_all()
         self.wakeup.notify()
-        for has_work in (*self._has_work.values(), self._has_changed):
-            has_work.set()
+        for events in (*self._woken_by_lane.values(), [self._has_changed]):
+            for woken in events:
+                woken.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with suppress(UploadError):  # Otherwise their leases expire.
@@ -119,7 +124,7 @@ class MediaWorker:
             self.wakeup.close()
 
     def _begin(self, name: str, work: Callable[[], None]) -> None:
-        # A daemon thread: a step that does not stop in time ends with the process.
+        # A daemon thread: a job that does not stop in time ends with the process.
         thread = threading.Thread(target=self._persist, args=(work,), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -131,119 +136,102 @@ class MediaWorker:
                 return work()
             except Exception as error:
                 is_known = isinstance(error, UploadError)
-                log.error("media jobs: %s", error, exc_info=None if is_known else error)
+                log.error("background jobs: %s", error, exc_info=None if is_known else error)
                 self._stop.wait(self.pace.failed_seconds)
         return None
 
-    # ---- the thread that looks ----
+    # ---- the thread that polls ----
 
-    def _look_for_work(self) -> None:
-        self.sweep.remove_strays()
-        self.sweep.plan_unmade()
-        self._sweep_at = 0.0
-        pause = self.pace.look_seconds
+    def _poll(self) -> None:
+        for name, kind in self.kinds.items():
+            if kind.every is not None:
+                self.jobs.add(name, {"": ""}, Lane.UPKEEP, self.clock())
         change = self.jobs.change_mark()
 
         def mark() -> object:
             return change(), self.wakeup.count
 
-        look = after_changes(self._look_once, mark, longest_seconds=QUIET_LOOKS * pause)
+        longest_seconds = QUIET_POLLS * self.pace.poll_seconds
+        look = after_changes(self._look, mark, longest_seconds=longest_seconds)
         while not self._stop.is_set():
-            most = look() or 0
-            self.wakeup.wait(0.0 if most >= BATCH else pause)
+            count = look() or 0
+            self.wakeup.wait(0.0 if count >= BATCH else self.pace.poll_seconds)
 
-    def _look_once(self) -> int:
-        """Run all sweeps, and pause in proportion to their time; returns like `_look`."""
+    def _look(self) -> int:
+        """Look for work, and wake the threads that have some; returns the highest count.
+
+        Pauses in proportion to the time that changes took.
+        """
         self._has_changed.set()
         began = time.monotonic()
-        most = self._look(is_recent=True)
-        if time.monotonic() >= self._sweep_at:
-            self.sweep.remove_abandoned()
-            self.make_room()
-            count = self._look(is_recent=False)
-            self._sweep_at = 0.0 if count >= BATCH else time.monotonic() + self.pace.sweep_seconds
-            most = max(most, count)
+        count = 0
+        for look in self.looks:
+            try:
+                count = max(count, look())
+            except Exception as error:  # The others go on, and this one at the next poll.
+                is_known = isinstance(error, UploadError)
+                log.error("look for jobs: %s", error, exc_info=None if is_known else error)
         took = time.monotonic() - began
         for lane in self.jobs.lanes_due(self.clock()):
-            self._has_work[lane].set()
-        if most:
-            self.wakeup.set_events()
+            for woken in self._woken_by_lane[lane]:
+                woken.set()
+        if count:
             self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
-        return most
+        return count
 
-    def _look(self, *, is_recent: bool) -> int:
-        """Run the sweeps; returns their highest count: with `BATCH` there may be more."""
-        counts = [
-            self.sweep.forget(is_recent=is_recent),
-            self.sweep.conclude(is_recent=is_recent),
-        ]
-        if INDEX in self.steps:
-            counts.append(self.sweep.plan(is_recent=is_recent))
-        if not is_recent:
-            counts.append(self.sweep.settle())
-        return max(counts)
+    # ---- the threads of changes and of lanes ----
 
-    # ---- the thread of active uploads ----
-
-    def _look_at_changed_arrivals(self) -> None:
+    def _follow_changes(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), Lane.QUICK.niceness)
         while not self._stop.is_set():
-            self._has_changed.clear()
-            if not self.look_at_arrivals():
+            self._has_changed.clear()  # Before the call, to catch changes during it.
+            if not self.on_change():
                 self._has_changed.wait()
 
-    # ---- the thread of a lane ----
-
-    def _work(self, lane: Lane) -> None:
+    def _work(self, lane: Lane, woken: threading.Event) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
         while not self._stop.is_set():
-            self._has_work[lane].clear()  # Before the claim, to catch jobs queued after it.
-            job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.steps)
+            woken.clear()  # Before the claim, to catch jobs queued after it.
+            with self._claiming[lane]:  # The limit of a client's jobs counts those before.
+                job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.kinds)
             if job is None:
-                self._has_work[lane].wait()
+                woken.wait()
                 continue
+            kind = self.kinds[job.kind]
             began = time.monotonic()
             with self._keeper.keeping(job) as beat:
-                outcome = self._run_step(job, beat)
-            seconds = time.monotonic() - began
-            self.tell(job.step, outcome, seconds)
-            log.info("%s: %s in %.2f s", job, outcome, seconds, extra={"upload_id": job.upload_id})
-            if outcome == "cancelled":
-                self.sweep.remove_if_gone(job.upload_id)
-            if self.sweep.settle(job.upload_id):
-                self.wakeup.set_events()  # For the event `video.ready`.
+                outcome = self._run(kind, job, beat)
+            kind.after(job, outcome, time.monotonic() - began)
 
-    def _run_step(self, job: Job, beat: Heartbeat) -> str:
-        """Run the step and record its outcome; returns one of `OUTCOMES`."""
+    def _run(self, kind: Kind, job: Job, beat: Heartbeat) -> str:
+        """Run a job and record its outcome; returns one of `OUTCOMES`."""
         try:
-            self.steps[job.step](job, beat)
+            kind.run(job, beat)
         except JobCancelled:
             return "postponed" if self._stop.is_set() else "cancelled"
         except JobFailed as error:
-            return self._failed(job, error.problem, is_final=error.is_final)
+            return self._failed(kind, job, error.problem, is_final=error.is_final)
         except (UploadGone, UploadNotFound) as error:
-            return self._failed(job, PlaybackProblem(error.code, str(error)), is_final=True)
+            problem = PlaybackProblem(error.code, str(error))
+            return self._failed(kind, job, problem, is_final=True)
         except (JobYields, UploadError) as error:
             return self._postponed(job, error)
         except Exception as error:
-            log.exception("%s crashed", job, extra={"upload_id": job.upload_id})
-            return self._failed(
-                job,
-                PlaybackProblem("internal_error", CRASHED.format(type(error).__name__)),
-                is_final=False,
-            )
-        is_held = self._record(lambda: self.jobs.finish(job, self.clock()))
+            log.exception("%s crashed", job, extra=job.log_fields)
+            problem = PlaybackProblem("internal_error", CRASHED.format(type(error).__name__))
+            return self._failed(kind, job, problem, is_final=False)
+        is_held = self._record(lambda: self.jobs.finish(job, self.clock(), again_after=kind.every))
         return "done" if is_held else "cancelled"
 
-    def _failed(self, job: Job, problem: PlaybackProblem, *, is_final: bool) -> str:
-        after = None if is_final else job.retry_after(self.pace.first_retry)
+    def _failed(self, kind: Kind, job: Job, problem: PlaybackProblem, *, is_final: bool) -> str:
+        after = kind.every or (None if is_final else job.retry_after(self.pace.first_retry))
         is_held = self._record(
             lambda: self.jobs.fail(job, problem, self.clock(), retry_after=after)
         )
         if not is_held:
             return "cancelled"
-        log.warning("%s failed: %s", job, problem.detail, extra={"upload_id": job.upload_id})
-        return "failed" if is_final or job.is_last_attempt else "retried"
+        log.warning("%s failed: %s", job, problem.detail, extra=job.log_fields)
+        return "failed" if after is None or job.is_last_attempt else "retried"
 
     def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
         problem, pause, lane, priority = None, timedelta(), None, None
@@ -251,8 +239,7 @@ class MediaWorker:
             lane, priority = reason.lane, reason.priority
         else:
             problem, pause = PlaybackProblem(reason.code, str(reason)), self.pace.postponed
-            extra = {"upload_id": job.upload_id}
-            log.warning("%s must wait: %s", job, problem.detail, extra=extra)
+            log.warning("%s must wait: %s", job, problem.detail, extra=job.log_fields)
         is_held = self._record(
             lambda: self.jobs.postpone(
                 job, problem, self.clock(), pause, lane=lane, priority=priority
@@ -292,7 +279,7 @@ class LeaseKeeper:
 
     jobs: JobRecords
     clock: Callable[[], datetime]
-    pace: HeartbeatPace
+    pace: WorkerPace
 
     def __post_init__(self) -> None:
         self._claims: dict[int, _Claim] = {}
@@ -340,7 +327,7 @@ class LeaseKeeper:
                     is_held = age < self.pace.lease.total_seconds()
                 if not is_held:
                     claim.beat.stop.set()
-            stop.wait(self.pace.look_seconds)
+            stop.wait(self.pace.check_seconds)
 
     def _look(self, claim: _Claim) -> bool:
         """Renew a lease if it is due; returns whether it is still held."""
