@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -177,6 +177,10 @@ class Library(Protocol):
 
         If it raises, some of them may be published.
         """
+        ...
+
+    def being_published(self, keys: Sequence[str]) -> Set[str]:
+        """Those of the files for which `publish` would wait: another node publishes them now."""
         ...
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:

@@ -433,6 +433,12 @@ class BucketCatalog:
         values = change.values(leased_by=token, leased_until=until)
         return self._run(values, {"of_key": key}) == 1
 
+    def leased(self, keys: Sequence[str]) -> set[str]:
+        """Those of the files that a lease holder makes one object now."""
+        is_held = sa.and_(files.c.leased_by.is_not(None), files.c.leased_until >= self._clock())
+        query = sa.select(files.c.key).where(files.c.key.in_(keys), files.c.name.is_(None), is_held)
+        return {row.key for row in self._read(query, {})}
+
     def release(self, key: str, token: str) -> None:
         """End a lease; does nothing if another token has it."""
         self._run(sa.update(files).where(_IS_LEASED).values(leased_by=None), _of(key, token))

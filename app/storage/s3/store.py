@@ -11,7 +11,7 @@ transaction that records its bytes. `assembly.py` makes one object of the pieces
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
@@ -80,6 +80,10 @@ class BucketLibrary:
                 self.assembly.publish(key, length)
         for key in keys:
             self.staging.let_go(key)
+
+    def being_published(self, keys: Sequence[str]) -> Set[str]:
+        """Those whose lease another thread or node holds."""
+        return self.catalog.leased(keys)
 
     def open(self, key: str, span: ByteRange) -> RawIOBase:
         """Open a published file, positioned at `span.start`."""
