@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Event
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -197,6 +198,42 @@ def test_announcements_last_longer_for_clients(catalog: BucketCatalog, clock: Cl
     clock.now += timedelta(seconds=900)
     assert catalog.announced("direct/a.") == []
     assert due(catalog) == {("direct/a.1", None), ("direct/b.1", None)}
+
+
+def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: Database) -> None:
+    """In a table of any length: each chunk in progress has a row there."""
+    found = list[tuple[str, Any]]()
+
+    def note(_connection: object, _cursor: object, text: str, values: Any, *_: object) -> None:
+        if "stored_garbage" in text:
+            found.append((text, values))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        catalog.announced("direct/a_%.")
+        catalog.remove_unused(OTHER)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert len(found) == 2
+    for text, values in found:
+        assert any("name>" in step or "name)::text ~>=~" in step for step in plan(database, text, values))
+
+
+def plan(database: Database, text: str, values: Any) -> list[str]:
+    """How a database executes a statement, if the tables are large."""
+    with database.write() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            return list(connection.exec_driver_sql(f"EXPLAIN {text}", values).scalars())
+        rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+        return [row.detail for row in rows]
+
+
+def test_a_prefix_is_taken_by_its_letters(catalog: BucketCatalog) -> None:
+    """Whatever order the database gives to them, and to those that LIKE knows."""
+    for name in ("direct/a_b.1", "direct/a-b.1", "direct/A_b.1", "direct/ab.1", "direct/a_b"):
+        catalog.announce(KEY, name)
+    assert catalog.announced("direct/a_b.") == ["direct/a_b.1"]
 
 
 @pytest.mark.parametrize("end", ["missing", "one object", "removed"])

@@ -9,6 +9,7 @@ any point leaves no unknown object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,7 +30,7 @@ from app.core.pieces import (
 from app.core.ranges import ByteRange
 from app.db.engine import Database
 from app.db.nodes import Clock, utc_now
-from app.db.sql import upsert_into
+from app.db.sql import begins_with, upsert_into
 from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
@@ -318,16 +319,16 @@ class BucketCatalog:
     def remove_unused(self, key: str) -> None:
         """Delete the row of a file that has no bytes, neither stored nor being stored."""
         has_pieces = sa.select(pieces.c.id).where(pieces.c.key == _KEY).exists()
-        is_put = [garbage.c.name.startswith(f"{folder}{key}.") for folder in (PIECES, DIRECT)]
-        is_announced = sa.and_(garbage.c.due_at > self._clock(), sa.or_(*is_put))
-        is_used = sa.or_(has_pieces, sa.select(garbage.c.id).where(is_announced).exists())
-        unused = _DELETE_FILE.where(
-            files.c.name.is_(None), files.c.multipart_id.is_(None), ~is_used
-        )
-        try:
-            self._run(unused, {"of_key": key})
-        except IntegrityError:  # Another transaction has just added a piece.
-            return
+        unused = _DELETE_FILE.where(files.c.name.is_(None), files.c.multipart_id.is_(None))
+        with suppress(IntegrityError), self.database.one_statement() as connection:
+            # The error means that another transaction has just added a piece.
+            is_put = [
+                begins_with(connection, garbage.c.name, f"{folder}{key}.")
+                for folder in (PIECES, DIRECT)
+            ]
+            announced = sa.select(garbage.c.id).where(garbage.c.due_at > self._clock())
+            is_used = sa.or_(has_pieces, announced.where(sa.or_(*is_put)).exists())
+            connection.execute(unused.where(~is_used), {"of_key": key})
 
     # ---- pieces
 
@@ -344,7 +345,7 @@ class BucketCatalog:
         """Names of announced objects that begin with `prefix` and may still be recorded."""
         query = sa.select(garbage.c.name).where(garbage.c.due_at > self._clock())
         with self.database.read() as connection:
-            is_named = garbage.c.name.startswith(prefix, autoescape=True)
+            is_named = begins_with(connection, garbage.c.name, prefix)
             return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))
 
     def touch(self, key: str, seconds: float) -> None:
