@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Event
@@ -12,7 +14,19 @@ import pytest
 import sqlalchemy as sa
 
 from app.core.lifecycle import UploadState
-from app.core.pieces import UNKNOWN_ID, Garbage, Multipart, Part, Piece, Stamp, overlay
+from app.core.pieces import (
+    MIB,
+    MOST_PIECE_BYTES,
+    PIECE_BYTES,
+    UNKNOWN_ID,
+    Garbage,
+    Multipart,
+    Part,
+    Piece,
+    Stamp,
+    overlay,
+    piece_bytes,
+)
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
 from app.db.engine import Database
@@ -202,21 +216,29 @@ def test_announcements_last_longer_for_clients(catalog: BucketCatalog, clock: Cl
 
 def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: Database) -> None:
     """In a table of any length: each chunk in progress has a row there."""
+    with noted("stored_garbage") as found:
+        catalog.announced("direct/a_%.")
+        catalog.remove_unused(OTHER)
+    assert len(found) == 2
+    for text, values in found:
+        steps = plan(database, text, values)
+        assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
+
+
+@contextmanager
+def noted(table: str) -> Iterator[list[tuple[str, Any]]]:
+    """Collects the statements about a table, with their values."""
     found = list[tuple[str, Any]]()
 
     def note(_connection: object, _cursor: object, text: str, values: Any, *_: object) -> None:
-        if "stored_garbage" in text:
+        if table in text:
             found.append((text, values))
 
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
     try:
-        catalog.announced("direct/a_%.")
-        catalog.remove_unused(OTHER)
+        yield found
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
-    assert len(found) == 2
-    for text, values in found:
-        assert any("name>" in step or "name)::text ~>=~" in step for step in plan(database, text, values))
 
 
 def plan(database: Database, text: str, values: Any) -> list[str]:
@@ -265,6 +287,45 @@ def test_pieces_of_a_range_are_listed_page_by_page(
     assert ([each.name for each in found], end) == (["p10", "p20", "p30"], 30)
     found, end = catalog.pieces(KEY, ByteRange(80, 100))
     assert ([each.name for each in found], end) == (["p80", "p90"], 100)
+
+
+@pytest.mark.parametrize(
+    ("declared", "start", "length"),
+    [
+        (None, 0, PIECE_BYTES),
+        (None, 1 << 40, MOST_PIECE_BYTES),
+        (None, 100_000 * MIB, 100 * MIB),
+        (1 << 40, 0, piece_bytes(1 << 40)),
+        (5 << 40, 1 << 42, piece_bytes(5 << 40)),
+        (100, 5 * PIECE_BYTES, PIECE_BYTES),
+    ],
+)
+def test_the_longest_piece_is_found_by_its_last_byte(
+    catalog: BucketCatalog, declared: int | None, start: int, length: int
+) -> None:
+    catalog.reserve(OTHER, declared)
+    add(catalog, piece(start, start + length, "long"), key=OTHER)
+    last = start + length - 1
+    found, _ = catalog.pieces(OTHER, ByteRange(last, last + 1))
+    assert [each.name for each in found] == ["long"]
+
+
+def test_a_piece_that_was_stored_before_the_length_grew_is_found(catalog: BucketCatalog) -> None:
+    catalog.reserve(OTHER, 1 << 40)
+    length = piece_bytes(1 << 40)
+    add(catalog, piece(0, length, "long"), key=OTHER)
+    catalog.reserve(OTHER, 5 << 40)
+    catalog.reserve(OTHER, 1)
+    found, _ = catalog.pieces(OTHER, ByteRange(length - 1, length))
+    assert [each.name for each in found] == ["long"]
+
+
+def test_pieces_far_before_a_range_are_not_read(catalog: BucketCatalog, database: Database) -> None:
+    with noted("stored_pieces") as found:
+        catalog.pieces(KEY, ByteRange(1 << 40, 1 << 41))
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("start>? AND start<?" in step or "(start > " in step for step in steps)
 
 
 def test_the_oldest_of_more_pieces_than_a_page_is_among_them(

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.pieces import (
-    MOST_PIECE_BYTES,
+    MOST_LONG_PIECES,
     UNKNOWN_ID,
     URL_SECONDS,
     Garbage,
@@ -26,6 +26,7 @@ from app.core.pieces import (
     Piece,
     Stamp,
     StoredFile,
+    piece_bytes,
 )
 from app.core.ranges import ByteRange
 from app.db.engine import Database
@@ -65,9 +66,6 @@ RETRY_DELAY = timedelta(hours=1)
 
 PAGE = 1000
 """Page size, in rows, for reading a table of any length."""
-
-_LONGEST_PIECE = 2 * MOST_PIECE_BYTES
-"""No piece is longer: those of a file of 5 TiB have a little over 1 GiB."""
 
 _KEY: sa.BindParameter[Any] = sa.bindparam("of_key", type_=files.c.key.type)
 _IS_OPEN = sa.and_(files.c.key == _KEY, files.c.name.is_(None))
@@ -112,6 +110,16 @@ _ADD_PIECE = (
     )
     .execution_options(**_COUNTED)
 )
+
+_longest = sa.bindparam("longest", type_=files.c.length.type)
+_longest_by_length = files.c.length // MOST_LONG_PIECES + 1
+_LONGEST_PIECE = (
+    sa.select(sa.case((_longest_by_length > _longest, _longest_by_length), else_=_longest))
+    .where(files.c.key == _KEY)
+    .scalar_subquery()
+)
+"""No piece before a position is longer: `longest` is for those that were stored while the length
+was not known, and the rest is `piece_bytes` of the length, which only grows."""
 
 _PIECES = (
     sa.select(pieces)
@@ -408,6 +416,7 @@ class BucketCatalog:
         At most `PAGE` of them; the second value is `span.end` if there are no more.
         """
         place = {"of_key": key, "position": span.start, "stop": span.end}
+        place["longest"] = piece_bytes(None, span.start)
         rows = self._read(_PIECES, place)
         found = [Piece(row.id, ByteRange(row.start, row.end), row.name, row.crc32c) for row in rows]
         if len(found) < PAGE:
