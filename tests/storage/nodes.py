@@ -18,7 +18,7 @@ from tests.storage.sources import body
 from tests.storage.stores import KEY, LIMITS, record
 
 PIECE = 6 * MIB
-"""Length of pieces in tests with `short_pieces`; the store copies those of more than 5 MiB."""
+"""Length of pieces in tests with `short_pieces`; the store copies those of 5 MiB or more."""
 
 
 class Killed(BaseException):

@@ -195,6 +195,24 @@ def test_the_lease_of_a_node_keeps_others_waiting_until_it_ends(
     assert_right_and_alone(second, bucket, clock)
 
 
+def test_a_lease_whose_answer_was_lost_is_used(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose_answer() -> None:
+        raise ServerBusy("The database does not answer.")
+
+    monkeypatch.setattr(assembly, "WAIT_SECONDS", 0.3)
+    lost = interrupted(bucket, catalog, "lease", lose_answer, is_after=True)
+    node = Node(*lost, tmp_path)
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert_right_and_alone(node, bucket, clock)
+
+
 def test_a_node_that_lives_renews_its_lease(
     bucket: Bucket,
     catalog: BucketCatalog,

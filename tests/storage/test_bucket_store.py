@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from app.core.errors import BodyTruncated, ServerBusy, StorageFailed
-from app.core.pieces import MIB, PIECE_BYTES, Part, Piece, Stamp
+from app.core.pieces import MIB, PIECE_BYTES, SMALLEST_PART_BYTES, Part, Piece, Stamp
 from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
@@ -349,10 +349,12 @@ def test_a_copy_that_proves_its_bytes_is_not_read(
     counted: tuple[BucketStore, Counter[str]],
 ) -> None:
     store, calls = counted
-    store.staging.reserve(KEY, 2 * PIECE)
-    fill(store, KEY, 0, 2 * PIECE)
+    length = PIECE + SMALLEST_PART_BYTES
+    store.staging.reserve(KEY, length)
+    fill(store, KEY, 0, SMALLEST_PART_BYTES)
+    fill(store, KEY, SMALLEST_PART_BYTES, length)
     calls.clear()
-    store.library.publish(KEY, 2 * PIECE)
+    store.library.publish(KEY, length)
     assert (calls["copy_part"], calls["upload_part"], calls["open"]) == (2, 0, 0)
 
 

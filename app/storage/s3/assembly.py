@@ -272,11 +272,10 @@ class Assembly:
     def _copied(self, group: Sequence[Taken], target: tuple[str, str, int]) -> Stamp | None:
         """Copy a whole piece inside the store; None if it must be read."""
         piece, span = group[0]
-        if len(group) > 1 or not is_whole(group[0]) or span.length <= SMALLEST_PART_BYTES:
+        if len(group) > 1 or not is_whole(group[0]) or span.length < SMALLEST_PART_BYTES:
             return None
         try:
-            bucket = self._pieces.within(span.length)
-            return bucket.copy_part(*target, piece.name, ByteRange(0, span.length))
+            return self._pieces.within(span.length).copy_part(*target, piece.name)
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
 
@@ -296,7 +295,11 @@ class Assembly:
     def _leased(self, key: str) -> Iterator[Lease | None]:
         """Hold the lease of a file; yields None while another node or thread has it."""
         lease = Lease(self._pieces, key)
-        if not lease.take():
+        try:
+            is_ours = lease.take()
+        except UploadError:  # It may be ours although the answer was lost.
+            is_ours = lease.take()
+        if not is_ours:
             yield None
             return
         with lease.renewed():

@@ -190,12 +190,10 @@ class Bucket:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
         return self._put(name, _part(multipart_id, number), {}, body)
 
-    def copy_part(
-        self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
-    ) -> Stamp:
-        """Copy bytes of another object into a part, inside the store. Raises `MultipartGone`.
+    def copy_part(self, name: str, multipart_id: str, number: int, source_name: str) -> Stamp:
+        """Copy another object into a part, inside the store. Raises `MultipartGone`.
 
-        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store reports none.
+        Garage refuses very short sources. `crc32c` is empty if the store reports none.
         """
         response = self.caller.call(
             "upload_part_copy",
@@ -203,7 +201,6 @@ class Bucket:
             UploadId=multipart_id,
             PartNumber=number,
             CopySource={"Bucket": self.caller.address.bucket, "Key": self._key(source_name)},
-            CopySourceRange=f"bytes={span.start}-{span.end - 1}",
         )
         stored = _stamp(response.get("CopyPartResult", {}))
         return stored if is_crc32c(stored.crc32c) else Stamp(stored.etag, "")
