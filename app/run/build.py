@@ -229,7 +229,7 @@ def _direct(
     from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - see above
 
     origin = bucket.caller.address.origin
-    return DirectUploads(DirectCells(store.pieces), chunks, origin=origin)
+    return DirectUploads(DirectCells(store.pieces, store.library.assembly), chunks, origin=origin)
 
 
 def _storage_identity(

@@ -12,11 +12,11 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from typing import TypeVar
 
 from app.core.errors import ServerBusy, StorageFailed, UploadError
@@ -63,7 +63,7 @@ EARLY_BYTES = 8 * PIECE_BYTES
 """How often, in bytes that have arrived, parts are made of an unfinished file."""
 
 MOST_EARLY_PARTS = 64
-"""Parts made at once of an unfinished file: a server that ends waits for them."""
+"""Parts made at once of an unfinished file, so that others get their turn."""
 
 _POLL_SECONDS = 0.1
 
@@ -84,7 +84,8 @@ class Assembly:
         self._catalog = pieces.catalog
         self._bucket = pieces.bucket
         self._making = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part")
-        self._early = ThreadPoolExecutor(1, thread_name_prefix="early")
+        self._early, self._making_early = DaemonThreads(1), DaemonThreads(PARTS_AT_ONCE)
+        self._are_early = set[str]()
 
     # ---- whole files
 
@@ -180,38 +181,45 @@ class Assembly:
     # ---- parts
 
     def note(self, file: StoredFile, span: ByteRange) -> None:
-        """Make parts of an unfinished file now and then, as its bytes arrive."""
+        """Make parts of an unfinished file now and then, as its bytes arrive.
+
+        A process that ends does not wait for them. Its lease then ends by itself.
+        """
         is_long = file.length is not None and file.length > EARLY_BYTES
-        if is_long and span.start // EARLY_BYTES != span.end // EARLY_BYTES:
+        is_due = is_long and span.start // EARLY_BYTES != span.end // EARLY_BYTES
+        if is_due and file.key not in self._are_early:
+            self._are_early.add(file.key)
             self._early.submit(self._make_early_parts, file.key)
 
     def _make_early_parts(self, key: str) -> None:
+        self._are_early.discard(key)
         try:
             with self._leased(key) as lease:
                 if lease is None:
                     return
                 file = self._catalog.require_open(key)
                 multipart = file.multipart or self._begin(file, lease)
-                self._make_parts(file, multipart, lease, most=MOST_EARLY_PARTS)
+                self._make_parts(file, multipart, lease, is_early=True)
         except (LeaseLost, MultipartGone, BytesLost):
             return  # Another request has finished or ended the upload.
         except UploadError as error:
             log.warning("parts are made later: %s", error, extra={"upload_id": key})
 
     def _make_parts(
-        self, file: StoredFile, multipart: Multipart, lease: Lease, *, most: int | None = None
+        self, file: StoredFile, multipart: Multipart, lease: Lease, *, is_early: bool = False
     ) -> None:
-        """Make the missing parts of a file with a length, or `most` of them.
+        """Make the missing parts of a file with a length; those `is_early` are limited in number.
 
         Stops at the first missing byte.
         """
+        threads, most = (self._making_early, MOST_EARLY_PARTS) if is_early else (self._making, None)
         last, length = self._catalog.last_part(file.key), file.length or 0
         number, start = (last.number, last.end) if last else (0, 0)
         taken = self._all_taken(file.key, start, length)
         planned = islice(planned_parts(taken, start, least=part_bytes(length), length=length), most)
         while groups := [*islice(planned, PARTS_AT_ONCE)]:
             with without_slot():
-                made = self._parts_of(groups, multipart, first=number + 1)
+                made = self._parts_of(groups, multipart, threads, first=number + 1)
             if lease.is_lost or not self._catalog.add_parts(file.key, lease.token, made):
                 raise LeaseLost
             number += len(made)
@@ -223,7 +231,12 @@ class Assembly:
             start = end
 
     def _parts_of(
-        self, groups: Sequence[Sequence[Taken]], multipart: Multipart, *, first: int
+        self,
+        groups: Sequence[Sequence[Taken]],
+        multipart: Multipart,
+        threads: ThreadPoolExecutor | DaemonThreads,
+        *,
+        first: int,
     ) -> list[Part]:
         """Make parts with consecutive numbers, by copies inside the store where these are proven.
 
@@ -242,7 +255,7 @@ class Assembly:
                 bucket = self._pieces.within(span.length)
                 return bucket.upload_part(name, multipart_id, number, spool.slice(span))
 
-        made = dict(zip(planned, self._all_of(copy, planned), strict=True))
+        made = dict(zip(planned, _all_of(threads, copy, planned), strict=True))
         copies = {number: stamp for number, stamp in made.items() if stamp is not None}
         if not all(stamp.crc32c for stamp in copies.values()):
             listed = self._bucket.list_parts(name, multipart_id, first=first, at_once=len(planned))
@@ -257,17 +270,8 @@ class Assembly:
             if stamp.crc32c == planned[number][0][0].crc32c
         }
         missing = [number for number in planned if number not in stamps]
-        stamps |= zip(missing, self._all_of(upload, missing), strict=True)
+        stamps |= zip(missing, _all_of(threads, upload, missing), strict=True)
         return [Part(number, span_of(planned[number]).end, stamps[number]) for number in planned]
-
-    def _all_of(self, make: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
-        """Like `map` in parallel, but waits for all even if one fails.
-
-        None may go on, and replace a part, once another node has the lease.
-        """
-        running = [self._making.submit(make, number) for number in numbers]
-        wait(running)
-        return [each.result() for each in running]
 
     def _copied(self, group: Sequence[Taken], target: tuple[str, str, int]) -> Stamp | None:
         """Copy a whole piece inside the store; None if it must be read."""
@@ -385,6 +389,39 @@ class Assembly:
         finally:
             if garbage:
                 self._catalog.collected(removed, [each for each in garbage if each not in removed])
+
+
+class DaemonThreads:
+    """Runs calls like `ThreadPoolExecutor`, but the process ends without waiting for them."""
+
+    def __init__(self, most: int) -> None:
+        self._free = Semaphore(most)
+
+    def submit(self, call: Callable[..., T], *args: object) -> Future[T]:
+        """Run a call once a thread is free."""
+        future = Future[T]()
+
+        def run() -> None:
+            with self._free:
+                try:
+                    future.set_result(call(*args))
+                except BaseException as error:  # noqa: BLE001 - for the caller
+                    future.set_exception(error)
+
+        Thread(target=run, daemon=True).start()
+        return future
+
+
+def _all_of(
+    threads: ThreadPoolExecutor | DaemonThreads, make: Callable[[int], T], numbers: Iterable[int]
+) -> list[T]:
+    """Like `map` in parallel, but waits for all even if one fails.
+
+    None may go on, and replace a part, once another node has the lease.
+    """
+    running = [threads.submit(make, number) for number in numbers]
+    wait(running)
+    return [each.result() for each in running]
 
 
 class Lease:

@@ -25,6 +25,7 @@ from app.core.pieces import (
 )
 from app.core.ranges import ByteRange
 from app.storage.base import AddRows, BytesLost
+from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import DIRECT
 from app.storage.s3.contents import PromisedBytes
 from app.storage.s3.pieces import PieceStore, new_name
@@ -39,8 +40,9 @@ HEADS_AT_ONCE = 8
 class DirectCells:
     """Signs URLs for cells and checks the objects that the bucket has received."""
 
-    def __init__(self, pieces: PieceStore) -> None:
+    def __init__(self, pieces: PieceStore, assembly: Assembly) -> None:
         self._pieces = pieces
+        self._assembly = assembly
         self._catalog = pieces.catalog
         self._looking = ThreadPoolExecutor(HEADS_AT_ONCE, thread_name_prefix="head")
 
@@ -78,6 +80,8 @@ class DirectCells:
         file = self._catalog.require_open(key)
         _require_cells(file, promised)
         pieces = [*self._looking.map(partial(self._stored, key), promised)]
+        for each in promised:
+            self._assembly.note(file, each.span)
         return [
             (
                 piece.span,
