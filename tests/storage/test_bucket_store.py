@@ -35,7 +35,6 @@ from app.storage.s3.caller import S3Caller
 from app.storage.s3.catalog import READ_FOR, BucketCatalog
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice, crc32c_of
-from app.storage.s3.direct import DirectCells
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.store import BucketStore
 from tests.storage.conftest import InBucket
@@ -410,7 +409,7 @@ def test_parts_are_made_of_what_clients_send_to_the_bucket(
 ) -> None:
     monkeypatch.setattr(assembly, "EARLY_BYTES", 2 * PIECE)
     store, _ = counted
-    catalog, cells = store.pieces.catalog, DirectCells(store.pieces, store.library.assembly)
+    catalog, cells = store.pieces.catalog, store.direct
     store.staging.reserve(KEY, 5 * PIECE)
     for start in range(0, 5 * PIECE, PIECE):
         sent = pattern(start, start + PIECE)

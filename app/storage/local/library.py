@@ -27,6 +27,8 @@ do not support the call return EPERM."""
 class LocalLibrary:
     """Implements `Library` in a folder."""
 
+    sign_url = None
+
     def __init__(self, staging: LocalStaging, folder: Folder, durability: Durability) -> None:
         self._staging = staging
         self._folder = folder
@@ -70,10 +72,7 @@ class LocalLibrary:
         return file
 
     def let_group_read(self, key: str) -> None:
-        """Let programs in this process's group read a file; may raise `FileNotFoundError`.
-
-        For servers that send files themselves. Only a store on a local disk supports this.
-        """
+        """Let programs in this process's group read a file; may raise `FileNotFoundError`."""
         self._folder.let_group_read(key)
 
     def delete(self, key: str) -> None:

@@ -37,20 +37,18 @@ HEADS_AT_ONCE = 8
 """Number of objects that a process looks up in parallel."""
 
 
-class DirectCells:
-    """Signs URLs for cells and checks the objects that the bucket has received."""
+class BucketCells:
+    """Implements `DirectCells`."""
 
     def __init__(self, pieces: PieceStore, assembly: Assembly) -> None:
         self._pieces = pieces
         self._assembly = assembly
+        self.origin = pieces.bucket.caller.address.origin
         self._catalog = pieces.catalog
         self._looking = ThreadPoolExecutor(HEADS_AT_ONCE, thread_name_prefix="head")
 
     def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
-        """Returns signed upload requests, valid for `URL_SECONDS`.
-
-        Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
-        """
+        """Sign a URL for each cell."""
         file = self._catalog.require_open(key)
         _require_cells(file, promised)
         self._catalog.touch(key, URL_SECONDS)
@@ -73,10 +71,7 @@ class DirectCells:
     def accept(
         self, key: str, promised: Sequence[PromisedCell]
     ) -> list[tuple[ByteRange, int, AddRows]]:
-        """Returns each cell's range, CRC32C and rows, if the bucket has the promised bytes.
-
-        Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
-        """
+        """Look all cells up in the bucket."""
         file = self._catalog.require_open(key)
         _require_cells(file, promised)
         pieces = [*self._looking.map(partial(self._stored, key), promised)]

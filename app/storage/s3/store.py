@@ -15,12 +15,14 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
+from typing import ClassVar
 
 from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.direct import BucketCells
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.pieces import PieceStore
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
@@ -42,6 +44,7 @@ class BucketStore:
         folder, locks = Folder(staging), Folder(staging / "locks")
         self.pieces = PieceStore(bucket, catalog, Spools(folder))
         assembly = Assembly(self.pieces)
+        self.direct = BucketCells(self.pieces, assembly)
         self.staging = BucketStaging(
             self.pieces, assembly, locks, checkpoint_seconds=checkpoint_seconds
         )
@@ -56,6 +59,7 @@ class BucketStore:
 class BucketLibrary:
     """Implements `Library` in a bucket."""
 
+    let_group_read: ClassVar[None] = None
     staging: BucketStaging
     assembly: Assembly
     catalog: BucketCatalog
