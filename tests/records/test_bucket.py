@@ -34,6 +34,7 @@ from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost
 from app.storage.s3.catalog import _PIECES, ANNOUNCED_FOR, READ_FOR, SURE, BucketCatalog
 from tests.records.making import NOW, add_projects, new_upload
+from tests.storage.nodes import discard
 
 KEY = "0" * 31 + "a"
 OTHER = "0" * 31 + "b"
@@ -88,7 +89,7 @@ def begin(catalog: BucketCatalog, multipart: Multipart, *, token: str = TOKEN) -
 
 
 def due(catalog: BucketCatalog) -> set[tuple[str, str | None]]:
-    return {(each.name, each.multipart_id) for each in catalog.garbage(100)}
+    return {(each.name, each.multipart_id) for each in catalog.inventory.garbage(100)}
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -132,7 +133,7 @@ def test_an_object_that_may_be_on_its_way_is_removed_again_later(
     catalog.add_whole([(OTHER, name, 5)])
     found = catalog.remove(OTHER, also_published=True)
     assert [each.name for each in found] == [name]
-    catalog.collected(found)
+    catalog.inventory.collected(found)
     assert due(catalog) == set()
     assert catalog.inventory.is_known(name)
     clock.now += ANNOUNCED_FOR
@@ -523,7 +524,7 @@ def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog, cl
         (own, None),
         (multipart.name, multipart.id),
     }
-    catalog.collected(found)
+    catalog.inventory.collected(found)
     assert catalog.file(KEY) is None
     assert catalog.remove(KEY, also_published=True) == []
     clock.now += ANNOUNCED_FOR
@@ -541,12 +542,12 @@ def test_garbage_that_could_not_be_removed_is_due_again_later(
     catalog: BucketCatalog, clock: Clock
 ) -> None:
     for name in ("one", "two"):
-        catalog.discard(name)
-    one, two = catalog.garbage(10)
-    catalog.collected([one], [two])
-    assert catalog.garbage(10) == []
+        discard(catalog, name)
+    one, two = catalog.inventory.garbage(10)
+    catalog.inventory.collected([one], [two])
+    assert catalog.inventory.garbage(10) == []
     clock.now += timedelta(hours=1)
-    assert catalog.garbage(10) == [Garbage(two.id, "two", None)]
+    assert catalog.inventory.garbage(10) == [Garbage(two.id, "two", None)]
 
 
 # ---- shared objects ------------------------------------------------------------------------------

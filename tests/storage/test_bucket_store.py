@@ -29,7 +29,6 @@ from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
 from app.storage.s3 import assembly
 from app.storage.s3.address import BucketAddress
-from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
 from app.storage.s3.catalog import READ_FOR, BucketCatalog
@@ -429,7 +428,7 @@ def test_parts_are_made_of_what_clients_send_to_the_bucket(
 def test_a_process_that_ends_does_not_wait_for_parts_of_unfinished_files() -> None:
     script = (
         "import time\n"
-        "from app.storage.s3.assembly import DaemonThreads\n"
+        "from app.storage.s3.parts import DaemonThreads\n"
         "early, making = DaemonThreads(1), DaemonThreads(4)\n"
         "early.submit(lambda: making.submit(time.sleep, 600).result())\n"
     )
@@ -650,7 +649,6 @@ def test_health_checks_do_not_all_wait_for_a_store_that_hangs(
     hanging = HangingBucket(bucket.caller)
     with bucket_store(hanging, tmp_path) as store, ThreadPoolExecutor(1) as threads:
         inspection = BucketInspection(
-            Assembly(store.pieces),
             store.pieces.catalog,
             hanging,
             spools=Folder(tmp_path / "spools"),

@@ -8,9 +8,9 @@ any point leaves no unknown object.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,6 +38,7 @@ from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_parts as parts
 from app.db.tables import stored_pieces as pieces
 from app.storage.base import BytesLost
+from app.storage.s3.inventory import GARBAGE, BucketInventory
 
 ANNOUNCED_FOR = timedelta(hours=1)
 """An object whose row is not added within this time is garbage."""
@@ -58,11 +59,6 @@ READ_FOR = timedelta(minutes=5)
 
 SURE = timedelta(minutes=1)
 """An announcement that ends so soon counts as ended: nodes' clocks may differ a little."""
-
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-
-RETRY_DELAY = timedelta(hours=1)
-"""Pause before retrying a deletion that the store refused."""
 
 PAGE = 1000
 """Page size, in rows, for reading a table of any length."""
@@ -320,9 +316,9 @@ class BucketCatalog:
                     rows.append({"name": found.name, "due_at": now + ANNOUNCED_FOR})
                 connection.execute(sa.insert(garbage), rows)
             connection.execute(_DELETE_FILE, {"of_key": key})
-            due = sa.select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
+            due = GARBAGE.where(garbage.c.id > before, garbage.c.due_at <= now)
             own = due.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
-            return [_garbage(row) for row in connection.execute(own)]
+            return [Garbage(*row) for row in connection.execute(own)]
 
     def remove_unused(self, key: str) -> None:
         """Delete the row of a file that has no bytes, neither stored nor being stored."""
@@ -514,31 +510,6 @@ class BucketCatalog:
         rows = self._read(query.limit(1), {"of_key": key})
         return _part(rows[0]) if rows else None
 
-    # ---- garbage
-
-    def discard(self, name: str, multipart_id: str | None = None) -> None:
-        """Leave an object or an unfinished multipart upload to the next sweep."""
-        row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
-        self._run(sa.insert(garbage), row)
-
-    def garbage(self, limit: int) -> list[Garbage]:
-        """Returns due garbage, whose announcements can be taken back no more."""
-        due = sa.select(garbage.c.id).where(garbage.c.due_at <= self._clock())
-        some = due.order_by(garbage.c.id).limit(limit).scalar_subquery()
-        claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(due_at=LONG_AGO)
-        with self.database.write() as connection:
-            # Waits for a transaction that takes an announcement back, which is left out then.
-            return [_garbage(row) for row in connection.execute(claim.returning(garbage))]
-
-    def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Delete the rows of removed garbage; the failed garbage is due again an hour later."""
-        gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
-        with self.database.write() as connection:
-            connection.execute(sa.delete(garbage).where(gone))
-            if failed:
-                due_at = self._clock() + RETRY_DELAY
-                connection.execute(sa.update(garbage).where(kept).values(due_at=due_at))
-
     def _read(self, query: sa.Select[Any], values: Mapping[str, object]) -> Sequence[sa.Row[Any]]:
         with self.database.read() as connection:
             return connection.execute(query, values).all()
@@ -568,97 +539,3 @@ def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> No
 
 def _part(row: sa.Row[Any]) -> Part:
     return Part(row.number, row.end, Stamp(row.etag, row.crc32c))
-
-
-def _garbage(row: sa.Row[Any]) -> Garbage:
-    return Garbage(row.id, row.name, row.multipart_id)
-
-
-# ---- inventory -----------------------------------------------------------------------------------
-
-_NEEDED = sa.union_all(
-    sa.select(files.c.name).where(files.c.is_published), sa.select(pieces.c.name)
-).subquery()
-"""Names of objects that must be in the bucket."""
-
-_POSSIBLE = sa.union_all(
-    sa.select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
-    sa.select(files.c.multipart_name).where(
-        files.c.multipart_name.is_not(None), files.c.multipart_name.is_distinct_from(files.c.name)
-    ),
-    sa.select(garbage.c.name),
-).subquery()
-"""Names of objects that are being stored or are to be removed."""
-
-
-class BucketInventory:
-    """Lists all files and objects, for the sweep and for reconciling; `clock` determines ages."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    def has_files(self) -> bool:
-        """Whether any file is stored or being received in a bucket."""
-        with self._database.read() as connection:
-            return connection.execute(sa.select(files.c.key).limit(1)).first() is not None
-
-    def staged(self) -> Iterator[tuple[str, float]]:
-        """Keys of unpublished files, with their ages in seconds."""
-        now = self._clock()
-        for row in self._pages(files.c.is_published.is_(False)):
-            yield row.key, (now - row.active_at).total_seconds()
-
-    def published(self) -> Iterator[str]:
-        """Keys of published files."""
-        return (row.key for row in self._pages(files.c.is_published))
-
-    def shift_activity(self, later: timedelta) -> None:
-        """Shift the activity times of unpublished files, but not beyond now."""
-        now, active_at = self._clock(), files.c.active_at
-        shifted = active_at + sa.literal(later // timedelta(microseconds=1))
-        latest = sa.case((active_at > now - later, sa.literal(now, Instant)), else_=shifted)
-        change = sa.update(files).where(files.c.is_published.is_(False)).values(active_at=latest)
-        with self._database.write() as connection:
-            connection.execute(change)
-
-    def objects(self) -> Iterator[tuple[str, bool]]:
-        """Yields names of objects that may be in the bucket, and whether each must be.
-
-        Names come in byte order.
-        """
-        named = sa.union_all(
-            sa.select(_NEEDED.c[0].label("name"), sa.literal(1).label("is_needed")),
-            sa.select(_POSSIBLE.c[0], sa.literal(0)),
-        ).subquery()
-        with self._database.snapshot() as connection:
-            collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
-            query = sa.select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
-            for row in connection.execution_options(yield_per=PAGE).execute(query):
-                yield row.name, bool(row.is_needed)
-
-    def is_needed(self, name: str) -> bool:
-        """Whether an object of this name must be in the bucket."""
-        return self._is_among([_NEEDED], name)
-
-    def is_known(self, name: str) -> bool:
-        """Whether any row refers to an object or a multipart upload with this name."""
-        return self._is_among([_NEEDED, _POSSIBLE], name)
-
-    def _is_among(self, tables: Sequence[Any], name: str) -> bool:
-        with self._database.read() as connection:
-            return any(
-                connection.execute(sa.select(table.c[0]).where(table.c[0] == name).limit(1)).first()
-                for table in tables
-            )
-
-    def _pages(self, condition: Any) -> Iterator[Any]:
-        last = ""
-        while True:
-            query = sa.select(files.c.key, files.c.active_at).where(condition, files.c.key > last)
-            with self._database.read() as connection:
-                rows = connection.execute(query.order_by(files.c.key).limit(PAGE)).all()
-            yield from rows
-            if len(rows) < PAGE:
-                return
-            last = rows[-1].key

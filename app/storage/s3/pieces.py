@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from io import RawIOBase
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from app.core.errors import StorageFailed
 from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
-from app.core.ranges import ByteRange
+from app.core.ranges import ByteRange, RangeSet
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
@@ -82,6 +82,18 @@ class PieceStore:
         """What to take from which piece, from `span.start` on, and how far that is complete."""
         found, end = self.catalog.pieces(key, span)
         return overlay(found, ByteRange(span.start, end)), end
+
+    def all_taken(self, key: str, start: int, length: int) -> Iterator[Taken]:
+        """What to take from which piece, from `start` on, for a file of `length` bytes."""
+        while start < length:
+            taken, end = self.taken(key, ByteRange(start, length))
+            yield from taken
+            start = end
+
+    def has_all(self, key: str, length: int) -> bool:
+        """Whether pieces have all bytes of a file."""
+        taken = self.all_taken(key, 0, length)
+        return RangeSet.of(span for _, span in taken).covers(ByteRange(0, length))
 
     def within(self, length: int) -> Bucket:
         """The bucket, with the time limit of a request of `length` bytes."""

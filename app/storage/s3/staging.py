@@ -22,6 +22,7 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import FILES
+from app.storage.s3.inventory import collect
 from app.storage.s3.pieces import PieceReader, PieceStore, new_name
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool, spool_errors
@@ -175,7 +176,7 @@ class BucketStaging:
         with disk_errors():
             self.locks.remove(key)
         with suppress(UploadError):
-            self._assembly.collect(garbage)
+            collect(self._pieces.bucket, self._catalog.inventory, garbage)
 
     def let_go(self, key: str) -> None:
         """Free the spool of a file that arrived whole."""
