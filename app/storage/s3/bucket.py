@@ -23,7 +23,6 @@ from app.storage.s3.contents import (
     ListedObject,
     ListedPart,
     ObjectHead,
-    PromisedBytes,
     SpoolSlice,
     crc32c_of,
 )
@@ -93,14 +92,9 @@ class Bucket:
 
     # ---- Objects ---------------------------------------------------------------------------------
 
-    def put_object(
-        self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
-    ) -> Stamp:
+    def put_object(self, name: str, body: Body) -> Stamp:
         """Store an object atomically."""
-        headers = {"content-type": content_type}
-        if disposition:
-            headers["content-disposition"] = disposition
-        return self._put(name, {}, headers, body)
+        return self._put(name, {}, {"content-type": OCTETS}, body)
 
     def head(self, name: str) -> ObjectHead | None:
         """Returns an object's metadata; None if there is no such object."""
@@ -155,33 +149,25 @@ class Bucket:
 
     # ---- Multipart uploads -----------------------------------------------------------------------
 
-    def create_multipart(
-        self, name: str, *, content_type: str = OCTETS, disposition: str = ""
-    ) -> str:
+    def create_multipart(self, name: str) -> str:
         """Create a multipart upload; returns its id.
 
         An attempt whose response was lost may leave another multipart upload with this name.
         """
-        described = {"ContentDisposition": disposition} if disposition else {}
-        response = self.caller.call(
-            "create_multipart_upload",
-            name,
-            ContentType=content_type,
-            ChecksumAlgorithm="CRC32C",
-            **described,
-        )
-        return str(_field(response, "UploadId"))
+        return self.create_named_multipart(lambda: name)[1]
 
     def create_named_multipart(self, new_name: Callable[[], str]) -> tuple[str, str]:
         """Create a multipart upload, with a new name for each attempt; returns name and id.
 
         This way no name ever has two multipart uploads.
         """
-        operation, checked = "create_multipart_upload", {"ChecksumAlgorithm": "CRC32C"}
+        operation = "create_multipart_upload"
 
         def attempt(deadline: float) -> tuple[str, str]:
             name = new_name()
-            response = self.caller.once(deadline, operation, name, ContentType=OCTETS, **checked)
+            response = self.caller.once(
+                deadline, operation, name, ContentType=OCTETS, ChecksumAlgorithm="CRC32C"
+            )
             return name, _field(response, "UploadId")
 
         return self.caller.retried(attempt, operation)
@@ -271,13 +257,17 @@ class Bucket:
         url = self.caller.address.url(name, query)
         return self.caller.botocore().presigned("GET", url, {}, seconds)
 
-    def presign_put(self, name: str, promised: PromisedBytes, seconds: int) -> str:
-        """Returns a URL that stores exactly these bytes as an object.
+    def presign_put(
+        self, name: str, length: int, crc32c: str, seconds: int
+    ) -> tuple[str, dict[str, str]]:
+        """Returns a URL that stores exactly these bytes as an object, and headers for its request.
 
-        The request must have the header `x-amz-checksum-crc32c` as given here.
+        The request must also have their length, which clients send without being told.
         """
+        headers = {"x-amz-checksum-crc32c": crc32c}
+        signed = {"content-length": str(length), **headers}
         url = self.caller.address.url(name, {})
-        return self.caller.botocore().presigned("PUT", url, promised.headers, seconds)
+        return self.caller.botocore().presigned("PUT", url, signed, seconds), headers
 
     def let_pages_store(self, *origins: str) -> None:
         """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
@@ -385,4 +375,4 @@ class BucketMark:
 
     def write(self, text: str) -> None:
         """Replace the text."""
-        self._bucket.put_object(MARK, text.encode("ascii"), content_type="text/plain")
+        self._bucket.put_object(MARK, text.encode("ascii"))

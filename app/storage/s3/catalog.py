@@ -69,42 +69,29 @@ _IS_LEASED = sa.and_(_IS_OPEN, files.c.leased_by == sa.bindparam("token"))
 
 # ---- statements ----------------------------------------------------------------------------------
 
-_COUNTED: dict[str, Any] = {"preserve_rowcount": True}
-"""Without this option, the number of inserted rows is unknown on PostgreSQL."""
+
+def _insert(table: sa.Table, *columns: str, condition: Any, locks: bool = False) -> sa.Insert:
+    """Inserts a row if there is a file that meets a condition; a value is `new_` and its column."""
+    values = [sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in columns]
+    file = sa.select(*values).select_from(files).where(condition)
+    if locks:  # The file cannot be changed before the commit.
+        file = file.with_for_update(read=True)
+    counted = sa.insert(table).from_select(columns, file)
+    # Without this option, the number of inserted rows is unknown on PostgreSQL.
+    return counted.execution_options(preserve_rowcount=True)
+
 
 _FILE = sa.select(files).where(files.c.key == _KEY)
 
-_ANNOUNCE = (
-    sa.insert(garbage)
-    .from_select(
-        ["name", "due_at"],
-        sa.select(
-            sa.bindparam("object", type_=garbage.c.name.type), sa.bindparam("due", type_=Instant)
-        ).where(sa.select(files.c.key).where(_IS_OPEN).exists()),
-    )
-    .execution_options(**_COUNTED)
-)
+_ANNOUNCE = _insert(garbage, "name", "due_at", condition=_IS_OPEN)
 
 _CONFIRM = sa.delete(garbage).where(
     garbage.c.name == sa.bindparam("object", type_=garbage.c.name.type),
     garbage.c.due_at > sa.bindparam("sure", type_=Instant),  # Else a sweep may have read the row.
 )
 
-_ADD_PIECE = (
-    sa.insert(pieces)
-    .from_select(
-        ["key", "start", "end", "name", "crc32c"],
-        sa.select(
-            files.c.key,
-            sa.bindparam("begin", type_=pieces.c.start.type),
-            sa.bindparam("stop", type_=pieces.c.end.type),
-            sa.bindparam("object", type_=pieces.c.name.type),
-            sa.bindparam("checksum", type_=pieces.c.crc32c.type),
-        )
-        .where(_IS_OPEN)
-        .with_for_update(read=True),
-    )
-    .execution_options(**_COUNTED)
+_ADD_PIECE = _insert(
+    pieces, "key", "start", "end", "name", "crc32c", condition=_IS_OPEN, locks=True
 )
 
 _longest = sa.bindparam("longest", type_=files.c.length.type)
@@ -128,20 +115,7 @@ _PIECES = (
 )
 """Pieces with bytes of a range, in the order of their first ones."""
 
-_ADD_PART = (
-    sa.insert(parts)
-    .from_select(
-        ["key", "number", "end", "etag", "crc32c"],
-        sa.select(
-            files.c.key,
-            *(
-                sa.bindparam(f"part_{column}", type_=parts.c[column].type)
-                for column in ("number", "end", "etag", "crc32c")
-            ),
-        ).where(_IS_LEASED),
-    )
-    .execution_options(**_COUNTED)
-)
+_ADD_PART = _insert(parts, "key", "number", "end", "etag", "crc32c", condition=_IS_LEASED)
 
 _LOCK_SHARED = (
     sa.select(pieces.c.id)
@@ -342,7 +316,7 @@ class BucketCatalog:
         Raises `BytesLost` if the file is gone or is one object already.
         """
         due = self._clock() + ANNOUNCED_FOR + timedelta(seconds=seconds)
-        if not self._run(_ANNOUNCE, {"of_key": key, "object": name, "due": due}):
+        if not self._run(_ANNOUNCE, {"of_key": key, "new_name": name, "new_due_at": due}):
             raise BytesLost(key)
 
     def announced(self, prefix: str) -> list[str]:
@@ -366,11 +340,10 @@ class BucketCatalog:
         """
         sure = self._clock() + SURE
         for piece in found:
-            name, span = {"object": piece.name}, piece.span
-            place = {"of_key": key, "begin": span.start, "stop": span.end}
             try:
-                is_known = connection.execute(_CONFIRM, {**name, "sure": sure}).rowcount
-                row = {**name, **place, "checksum": piece.crc32c}
+                known = {"object": piece.name, "sure": sure}
+                is_known = connection.execute(_CONFIRM, known).rowcount
+                row = _row(key, piece)
                 if not is_known or not connection.execute(_ADD_PIECE, row).rowcount:
                     raise BytesLost(key)
             except IntegrityError as error:  # The file was removed as this ran.
@@ -401,9 +374,7 @@ class BucketCatalog:
                 if not known.issuperset(piece.name for piece in shared):
                     raise BytesLost(of_key)
                 for piece in shared:
-                    row = {"of_key": key, "begin": piece.span.start, "stop": piece.span.end}
-                    row |= {"object": piece.name, "checksum": piece.crc32c}
-                    if not connection.execute(_ADD_PIECE, row).rowcount:
+                    if not connection.execute(_ADD_PIECE, _row(key, piece)).rowcount:
                         raise BytesLost(key)
 
     def pieces(self, key: str, span: ByteRange) -> tuple[list[Piece], int]:
@@ -464,7 +435,8 @@ class BucketCatalog:
                 return False
             if connection.execute(values, _of(key, token)).rowcount:
                 return True
-            connection.execute(sa.insert(garbage), [_discarded(multipart, self._clock())])
+            unused = {"name": multipart.name, "multipart_id": multipart.id}
+            connection.execute(sa.insert(garbage), {**unused, "due_at": self._clock()})
             return False
 
     def forget_multipart(self, key: str, token: str) -> None:
@@ -486,10 +458,11 @@ class BucketCatalog:
         rows = [
             {
                 **_of(key, token),
-                "part_number": part.number,
-                "part_end": part.end,
-                "part_etag": part.stamp.etag,
-                "part_crc32c": part.stamp.crc32c,
+                "new_key": key,
+                "new_number": part.number,
+                "new_end": part.end,
+                "new_etag": part.stamp.etag,
+                "new_crc32c": part.stamp.crc32c,
             }
             for part in found
         ]
@@ -524,8 +497,15 @@ def _of(key: str, token: str) -> dict[str, object]:
     return {"of_key": key, "token": token}
 
 
-def _discarded(multipart: Multipart, now: object) -> dict[str, object]:
-    return {"name": multipart.name, "multipart_id": multipart.id, "due_at": now}
+def _row(key: str, piece: Piece) -> dict[str, object]:
+    return {
+        "of_key": key,
+        "new_key": key,
+        "new_start": piece.span.start,
+        "new_end": piece.span.end,
+        "new_name": piece.name,
+        "new_crc32c": piece.crc32c,
+    }
 
 
 def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> None:

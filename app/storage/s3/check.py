@@ -19,7 +19,7 @@ from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Refused
 from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable
-from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
+from app.storage.s3.contents import SpoolSlice, crc32c_of
 
 FOLDER = "checks"
 
@@ -140,8 +140,8 @@ def _parts(bucket: Bucket, folder: str) -> Result:
 
 
 def _direct_uploads(origin: str, bucket: Bucket, folder: str) -> Result:
-    promised, address = PromisedBytes(1, crc32c_of(b"x")), bucket.caller.address
-    url = bucket.presign_put(f"{folder}/direct", promised, SIGNED_SECONDS)
+    address = bucket.caller.address
+    url, _ = bucket.presign_put(f"{folder}/direct", 1, crc32c_of(b"x"), SIGNED_SECONDS)
     headers = {
         "host": address.authority,
         "origin": origin,

@@ -27,7 +27,6 @@ from app.core.ranges import ByteRange
 from app.storage.base import AddRows, BytesLost
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import DIRECT
-from app.storage.s3.contents import PromisedBytes
 from app.storage.s3.pieces import PieceStore, new_name
 
 OFFERS_AT_ONCE = 4
@@ -59,12 +58,9 @@ class BucketCells:
                 continue
             name = new_name(DIRECT, _place(key, each))
             self._catalog.announce(key, name, seconds=URL_SECONDS)
-            stored = PromisedBytes(each.span.length, each.crc32c)
-            url = self._pieces.bucket.presign_put(name, stored, URL_SECONDS)
-            # Clients send Content-Length automatically, and browsers do not let scripts set it.
-            headers = {
-                name: text for name, text in stored.headers.items() if name != "content-length"
-            }
+            url, headers = self._pieces.bucket.presign_put(
+                name, each.span.length, each.crc32c, URL_SECONDS
+            )
             offers.append(CellOffer(target=CellTarget(url, headers)))
         return offers
 
