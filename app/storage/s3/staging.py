@@ -77,8 +77,8 @@ class BucketStaging:
         with self._lock_file(key) as lock:
             lock_range(lock, span)
             writer = BucketRangeWriter(
-                pieces=self._pieces,
-                file=self._catalog.require_open(key),
+                self._pieces,
+                self._catalog.require_open(key),
                 span=span,
                 lock=lock,
                 limits=limits,
