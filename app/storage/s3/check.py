@@ -15,6 +15,7 @@ from functools import partial
 from tempfile import TemporaryFile
 
 from app.core.errors import UploadError
+from app.core.pieces import SMALLEST_PART_BYTES
 from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import Refused
@@ -22,9 +23,6 @@ from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable
 from app.storage.s3.contents import SpoolSlice, crc32c_of
 
 FOLDER = "checks"
-
-PART_BYTES = 5 * 1024 * 1024
-"""The smallest part that S3 accepts, except for the last one."""
 
 SIGNED_SECONDS = 300
 
@@ -116,9 +114,11 @@ def _parts(bucket: Bucket, folder: str) -> Result:
     upload = bucket.create_multipart(name)
     with TemporaryFile() as file, ExitStack() as at_end:
         at_end.callback(bucket.abort_multipart, name, upload)
-        os.ftruncate(file.fileno(), PART_BYTES)
-        whole = bucket.put_object(source, SpoolSlice(file.fileno(), 0, PART_BYTES))
-        stored = bucket.upload_part(name, upload, 1, SpoolSlice(file.fileno(), 0, PART_BYTES))
+        os.ftruncate(file.fileno(), SMALLEST_PART_BYTES)
+        whole = bucket.put_object(source, SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES))
+        stored = bucket.upload_part(
+            name, upload, 1, SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES)
+        )
         copied = bucket.copy_part(name, upload, 2, source)
         if not copied.crc32c:
             for listed in bucket.list_parts(name, upload, first=2):
@@ -128,7 +128,10 @@ def _parts(bucket: Bucket, folder: str) -> Result:
         # Some stores do not complete a part without a checksum.
         parts = [(1, stored), (2, copied)] if copied.crc32c else [(1, stored)]
         bucket.complete_multipart(name, upload, parts)
-    found, length = bucket.head(name), PART_BYTES if len(parts) == 1 else 2 * PART_BYTES
+    found, length = (
+        bucket.head(name),
+        SMALLEST_PART_BYTES if len(parts) == 1 else 2 * SMALLEST_PART_BYTES,
+    )
     if found is None or found.length != length:
         return Grade.FATAL, "An object made of parts does not have all their bytes."
     if not copied.crc32c:

@@ -56,7 +56,7 @@ class BucketCells:
             if len(self._catalog.announced(_prefix(key, each.span))) >= OFFERS_AT_ONCE:
                 offers.append(CellOffer())
                 continue
-            name = new_name(DIRECT, _place(key, each))
+            name = new_name(_prefix(key, each.span), f"{from_base64(each.crc32c):08x}")
             self._catalog.announce(key, name, seconds=URL_SECONDS)
             url, headers = self._pieces.bucket.presign_put(
                 name, each.span.length, each.crc32c, URL_SECONDS
@@ -84,7 +84,8 @@ class BucketCells:
 
     def _stored(self, key: str, promised: PromisedCell) -> Piece:
         """The object with a cell; the newest of several offers is looked up first."""
-        for name in reversed(self._catalog.announced(f"{DIRECT}{_place(key, promised)}.")):
+        prefix = f"{_prefix(key, promised.span)}{from_base64(promised.crc32c):08x}."
+        for name in reversed(self._catalog.announced(prefix)):
             found = self._pieces.bucket.head(name)
             if found is not None and found.length == promised.span.length:
                 return Piece(0, promised.span, name, promised.crc32c)
@@ -92,12 +93,8 @@ class BucketCells:
 
 
 def _prefix(key: str, span: ByteRange) -> str:
+    """The start of an object's name. The CRC32C of its bytes follows, then a token."""
     return f"{DIRECT}{key}.{span.start}-{span.end}."
-
-
-def _place(key: str, promised: PromisedCell) -> str:
-    """What an object's name says of its bytes: the store refuses others."""
-    return f"{_prefix(key, promised.span).removeprefix(DIRECT)}{from_base64(promised.crc32c):08x}"
 
 
 def _require_cells(file: StoredFile, promised: Sequence[PromisedCell]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import secrets
@@ -22,6 +21,7 @@ from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, crc32c_text
+from app.storage.s3.reader import SeekableReader
 from app.storage.s3.spool import Spool, Spools, spool_errors
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: 
 # ---- reading -------------------------------------------------------------------------------------
 
 
-class PieceReader(io.RawIOBase):
+class PieceReader(SeekableReader):
     """A file that is still being received, as long as its last piece; missing bytes read as zeros.
 
     It stays readable when the file becomes one object.
@@ -149,27 +149,9 @@ class PieceReader(io.RawIOBase):
         self._store = store
         self._key = key
         self._length = length
-        self._position = 0
         self._known: list[Taken] = []
         self._known_span = ByteRange(0, 0)
         self._source: tuple[Piece, RawIOBase] | None = None
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position relative to the start, the current position or the end."""
-        if whence == io.SEEK_CUR:
-            offset += self._position
-        elif whence == io.SEEK_END:
-            offset += self._end
-        self._position = offset
-        return self._position
 
     def close(self) -> None:
         """Close the connection."""
@@ -179,15 +161,14 @@ class PieceReader(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read from one piece, or zeros up to the next one; 0 at the end."""
         target = memoryview(buffer).cast("B")
-        span = ByteRange(self._position, max(self._position, self._end))
+        span = ByteRange(self._position, max(self._position, self._size()))
         if not span.length or not target:
             return 0
         count = self._read(ByteRange(span.start, min(span.end, span.start + len(target))), target)
         self._position += count
         return count
 
-    @property
-    def _end(self) -> int:
+    def _size(self) -> int:
         """The declared length; without one, the end of the last piece."""
         if self._length is None:
             self._length = self._store.catalog.end(self._key)
