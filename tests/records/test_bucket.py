@@ -226,6 +226,18 @@ def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: D
         assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
 
 
+def test_the_announcement_of_a_chunk_is_found_by_an_index(
+    catalog: BucketCatalog, database: Database
+) -> None:
+    catalog.announce(KEY, "one")
+    with noted("stored_garbage") as found:
+        catalog.add_alone(KEY, [piece(0, 10, "one")])
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("name=?" in step or "(name)::text =" in step for step in steps), steps
+    assert not any("Filter: ((name" in step for step in steps), steps
+
+
 @contextmanager
 def noted(table: str) -> Iterator[list[tuple[str, Any]]]:
     """Collects the statements about a table, with their values."""

@@ -174,7 +174,8 @@ class Bucket:
 
     def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Stamp:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
-        return self._put(name, _part(multipart_id, number), {}, body)
+        query = {"partNumber": str(number), "uploadId": multipart_id}
+        return self._put(name, query, {}, body)
 
     def copy_part(self, name: str, multipart_id: str, number: int, source_name: str) -> Stamp:
         """Copy another object into a part, inside the store. Raises `MultipartGone`.
@@ -324,10 +325,6 @@ class Bucket:
 
     def _name(self, entry: Mapping[str, str]) -> str:
         return entry.get("Key", "").removeprefix(self.caller.address.prefix)
-
-
-def _part(multipart_id: str, number: int) -> dict[str, str]:
-    return {"partNumber": str(number), "uploadId": multipart_id}
 
 
 def _stamp(entry: Mapping[str, Any]) -> Stamp:
