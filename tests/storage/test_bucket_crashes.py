@@ -18,7 +18,9 @@ from app.core.ranges import ByteRange, RangeSet
 from app.db.tables import stored_files
 from app.storage.base import BytesLost
 from app.storage.s3 import assembly, lease, parts
+from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import S3Caller
 from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.inspection import Difference, Reconciliation
 from app.storage.s3.lease import LEASE_SECONDS
@@ -262,6 +264,32 @@ def test_a_file_that_was_completed_without_a_record_is_published_by_another_node
     Node(NoMoreParts(bucket), catalog, tmp_path / "second").store.library.publish(KEY, LENGTH)
     assert catalog.require(KEY).name == file.multipart.name
     assert_right_and_alone(second, bucket, clock)
+
+
+def test_a_completion_that_the_store_confirmed_and_lost_is_made_again(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As versitygw 1.8 does after it was killed while it made the object."""
+    monkeypatch.setattr(bucket_module, "APPEARS_SECONDS", 0)
+    node = Node(bucket, catalog, tmp_path)
+    confirmed = list[str]()
+    call = S3Caller.call
+
+    def confirm_once(caller: S3Caller, operation: str, *names: str, **parameters: Any) -> Any:
+        if operation == "complete_multipart_upload" and not confirmed:
+            confirmed.append(operation)
+            return {"ETag": '"new"'}
+        return call(caller, operation, *names, **parameters)
+
+    monkeypatch.setattr(S3Caller, "call", confirm_once)
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert confirmed
+    assert_right_and_alone(node, bucket, clock)
 
 
 # ---- paused --------------------------------------------------------------------------------------

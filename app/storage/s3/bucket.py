@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
@@ -15,7 +16,7 @@ from app.core.errors import StorageFailed
 from app.core.pieces import Stamp, is_crc32c
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
-from app.storage.s3.caller import MultipartGone, Refused, S3Caller
+from app.storage.s3.caller import MultipartGone, PartsDiffer, Refused, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -42,6 +43,11 @@ DELETED_AT_ONCE = 1000
 
 COPIED_BYTES = 1024 * 1024
 """Block size of reads: costs 0.30 CPU s/GB; 256 KiB costs 0.48."""
+
+APPEARS_SECONDS = 5.0
+SLOWEST_MADE_BYTES_PER_SECOND = 100_000_000
+APPEARS_POLL_SECONDS = 0.5
+"""How long a confirmed object may take to appear, by its length, and how often to look for it."""
 
 OCTETS = "application/octet-stream"
 
@@ -193,23 +199,38 @@ class Bucket:
         return stored if is_crc32c(stored.crc32c) else Stamp(stored.etag, "")
 
     def complete_multipart(
-        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]]
-    ) -> str:
-        """Complete a multipart upload from parts given by number; returns the object's ETag.
+        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]], *, length: int
+    ) -> None:
+        """Make an object of `length` bytes from parts given by number; returns once it is there.
 
-        Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
+        The response alone proves nothing: versitygw 1.8 confirms what another call has begun, even
+        if the store was killed before that call made the object. Raises `PartsDiffer`, and
+        `MultipartGone` if there is no such multipart upload and no such object.
         """
         listed = []
         for number, stored in sorted(parts, key=itemgetter(0)):
             checksum = {"ChecksumCRC32C": stored.crc32c} if stored.crc32c else {}
             listed.append({"PartNumber": number, "ETag": f'"{stored.etag}"', **checksum})
-        response = self.caller.call(
-            "complete_multipart_upload",
-            name,
-            UploadId=multipart_id,
-            MultipartUpload={"Parts": listed},
-        )
-        return _stamp(response).etag
+        try:
+            self.caller.call(
+                "complete_multipart_upload",
+                name,
+                UploadId=multipart_id,
+                MultipartUpload={"Parts": listed},
+            )
+        except MultipartGone:
+            if not self._has(name, length):  # Otherwise an earlier call has completed it.
+                raise
+            return
+        deadline = time.monotonic() + APPEARS_SECONDS + length / SLOWEST_MADE_BYTES_PER_SECOND
+        while not self._has(name, length):
+            if time.monotonic() > deadline:
+                raise PartsDiffer("The object store confirmed an object that it does not have.")
+            time.sleep(APPEARS_POLL_SECONDS)
+
+    def _has(self, name: str, length: int) -> bool:
+        found = self.head(name)
+        return found is not None and found.length == length
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Abort a multipart upload and drop its parts. Repeatable."""

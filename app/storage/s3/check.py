@@ -18,7 +18,7 @@ from app.core.errors import UploadError
 from app.core.pieces import SMALLEST_PART_BYTES
 from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.caller import Refused
+from app.storage.s3.caller import PartsDiffer, Refused
 from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable
 from app.storage.s3.contents import SpoolSlice, crc32c_of
 
@@ -127,13 +127,11 @@ def _parts(bucket: Bucket, folder: str) -> Result:
             return Grade.FATAL, "A copied part has different bytes."
         # Some stores do not complete a part without a checksum.
         parts = [(1, stored), (2, copied)] if copied.crc32c else [(1, stored)]
-        bucket.complete_multipart(name, upload, parts)
-    found, length = (
-        bucket.head(name),
-        SMALLEST_PART_BYTES if len(parts) == 1 else 2 * SMALLEST_PART_BYTES,
-    )
-    if found is None or found.length != length:
-        return Grade.FATAL, "An object made of parts does not have all their bytes."
+        try:
+            length = len(parts) * SMALLEST_PART_BYTES
+            bucket.complete_multipart(name, upload, parts, length=length)
+        except PartsDiffer:
+            return Grade.FATAL, "An object made of parts does not have all their bytes."
     if not copied.crc32c:
         return Grade.DEGRADED, (
             "Copied parts have no checksum (CRC32C), not even in the list of parts: the bytes of "
