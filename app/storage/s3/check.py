@@ -115,10 +115,9 @@ def _parts(bucket: Bucket, folder: str) -> Result:
     with TemporaryFile() as file, ExitStack() as at_end:
         at_end.callback(bucket.abort_multipart, name, upload)
         os.ftruncate(file.fileno(), SMALLEST_PART_BYTES)
-        whole = bucket.put_object(source, SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES))
-        stored = bucket.upload_part(
-            name, upload, 1, SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES)
-        )
+        body = SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES)
+        whole = bucket.put_object(source, body)
+        stored = bucket.upload_part(name, upload, 1, body)
         copied = bucket.copy_part(name, upload, 2, source)
         if not copied.crc32c:
             for listed in bucket.list_parts(name, upload, first=2):
