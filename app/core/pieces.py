@@ -154,7 +154,7 @@ def planned_parts(
 ) -> Iterator[list[Taken]]:
     """Groups adjacent ranges into the parts of an object, from the byte `start` to the first gap.
 
-    A piece of more than `least` bytes is a part of its own, which the store can copy. Shorter ones
+    A piece of at least `least` bytes is a part of its own, which the store can copy. Shorter ones
     are collected into parts of about `PIECE_BYTES`, and one whose neighbours are too short for a
     part is collected with them. Unless they reach `length`, the last bytes are left out: more may
     follow.
@@ -164,7 +164,7 @@ def planned_parts(
         piece, span = each
         if span.start != end:
             return
-        is_long = is_whole(each) and piece.span.length > least
+        is_long = is_whole(each) and piece.span.length >= least
         if group and size >= least and (is_long or size >= PIECE_BYTES):
             yield group
             group, size = [], 0

@@ -16,11 +16,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Dialect,
     Insert,
     Select,
     Table,
+    and_,
     func,
     insert,
     select,
@@ -239,6 +241,22 @@ class SharedUpdates(Generic[Change]):
                 self._gathering.wait(seconds)
             taken, self._waiting = self._waiting[:MOST_TOGETHER], self._waiting[MOST_TOGETHER:]
         return taken
+
+
+# ---- prefixes ------------------------------------------------------------------------------------
+
+
+def begins_with(
+    connection: Connection, column: ColumnElement[str], prefix: str
+) -> ColumnElement[bool]:
+    """A condition for which the database reads a range of an index, unlike LIKE in SQLite.
+
+    PostgreSQL needs an index with the operators `varchar_pattern_ops`; it also serves equality.
+    """
+    beyond = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    if connection.dialect.name == "postgresql":  # Else its order is that of the collation.
+        return and_(column.bool_op("~>=~")(prefix), column.bool_op("~<~")(beyond))
+    return and_(column >= prefix, column < beyond)
 
 
 # ---- inserts -------------------------------------------------------------------------------------

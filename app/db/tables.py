@@ -330,9 +330,10 @@ stored_garbage = Table(
     "stored_garbage",
     metadata,
     Column("id", _NUMBER, primary_key=True),
-    Column("name", String(200), nullable=False, index=True),
+    Column("name", String(200), nullable=False),
     Column("multipart_id", Text),
     Column("due_at", Instant, nullable=False, index=True),
+    Index("ix_stored_garbage_name", "name", postgresql_ops={"name": "varchar_pattern_ops"}),
     sqlite_autoincrement=True,
 )
 """Objects and unfinished multipart uploads to be removed from the bucket."""

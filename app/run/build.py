@@ -30,7 +30,7 @@ from app.ingest.bandwidth import line_in
 from app.ingest.copy import BodyLimits
 from app.records.uploads import Listener, UploadRecords, no_listener
 from app.settings import Settings
-from app.storage.base import Durability, durability_in
+from app.storage.base import Durability, Store, durability_in
 from app.storage.local import LocalStore
 from app.storage.machine import IdleClock, NoteFile, read_clocks
 from app.uploads.chunks import Chunks
@@ -47,7 +47,6 @@ from app.video.serve.services import MediaServices
 
 if TYPE_CHECKING:
     from app.storage.s3.bucket import Bucket, BucketMark
-    from app.storage.s3.store import BucketStore
 
 
 ID_BYTES = 16
@@ -88,7 +87,7 @@ def assemble(
     *,
     clock: Clock,
     passwords: Passwords | None = None,
-    store: LocalStore | BucketStore | None = None,
+    store: Store | None = None,
     idle_clock: IdleClock | None = None,
 ) -> Services:
     """All services over one context; `clock` is shared by all nodes.
@@ -138,6 +137,8 @@ def assemble(
         clock=clock,
         allowance=links.allowance,
     )
+    cells = store.direct if settings.direct_uploads else None
+    direct = None if cells is None else DirectUploads(cells, chunks)
     whole_files = WholeFiles(
         shared,
         records,
@@ -146,13 +147,7 @@ def assemble(
         quotas=quotas,
         allowance=links.allowance,
     )
-    library = VideoLibrary(
-        shared,
-        records,
-        store.library,
-        let_group_read=store.library.let_group_read if isinstance(store, LocalStore) else None,
-        sign_url=None if isinstance(store, LocalStore) else store.library.sign_url,
-    )
+    library = VideoLibrary(shared, records, store.library)
     clock_file = NoteFile(settings.data_dir / "clock")
     clock_note = SharedNote(values, "clock") if database.is_remote else clock_file
     housekeeping = Housekeeping(
@@ -161,7 +156,7 @@ def assemble(
         store,
         completion=completion,
         idle_clock=idle_clock or IdleClock(clock_note, partial(read_clocks, clock)),
-        collect_garbage=None if isinstance(store, LocalStore) else store.inspection.sweep,
+        collect_garbage=store.inspection.sweep,
     )
     media = MediaServices.build(
         shared, records, store, observer=partial(webhooks.on_playback, context), bucket=bucket
@@ -173,7 +168,7 @@ def assemble(
         completion=completion,
         uploads=uploads,
         chunks=chunks,
-        direct=_direct(bucket, store, chunks) if settings.direct_uploads else None,
+        direct=direct,
         client_uploads=ClientUploads(uploads, chunks, library),
         whole_files=whole_files,
         library=library,
@@ -203,7 +198,7 @@ def assemble(
 # The modules of a bucket are imported only where there is one.
 
 
-def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, LocalStore | BucketStore]:
+def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, Store]:
     """The bucket that stores the bytes, None if they are in folders; and the store."""
     settings = ctx.settings
     staging = settings.staging_dir
@@ -218,18 +213,6 @@ def _storage(ctx: Context, clock: Clock) -> tuple[Bucket | None, LocalStore | Bu
     bucket = Bucket.at(BucketAddress.of(settings.storage, endpoint=endpoint, region=region))
     catalog = BucketCatalog(ctx.database, clock)
     return bucket, BucketStore(bucket, catalog, staging)
-
-
-def _direct(
-    bucket: Bucket | None, store: LocalStore | BucketStore, chunks: Chunks
-) -> DirectUploads | None:
-    """Uploads that clients send straight to the bucket; None if there is none."""
-    if bucket is None or isinstance(store, LocalStore):
-        return None
-    from app.storage.s3.direct import DirectCells  # noqa: PLC0415 - see above
-
-    origin = bucket.caller.address.origin
-    return DirectUploads(DirectCells(store.pieces), chunks, origin=origin)
 
 
 def _storage_identity(

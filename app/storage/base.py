@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,6 +10,7 @@ from enum import StrEnum
 from io import RawIOBase
 from typing import TYPE_CHECKING, Protocol
 
+from app.core.pieces import CellOffer, PromisedCell
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits
 from app.ingest.source import BodySource
@@ -142,7 +143,7 @@ class Staging(Protocol):
 
 
 class SignUrl(Protocol):
-    """Optional capability of a store that can send files to clients itself."""
+    """Lets clients get files from the store itself."""
 
     def __call__(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
         """Returns a URL of a published file with these response headers, valid for `seconds`.
@@ -154,6 +155,19 @@ class SignUrl(Protocol):
 
 class Library(Protocol):
     """Complete files: publishing, reading and deleting them."""
+
+    @property
+    def sign_url(self) -> SignUrl | None:
+        """None if the store cannot send files to clients."""
+        ...
+
+    @property
+    def let_group_read(self) -> Callable[[str], None] | None:
+        """Lets programs in this process's group read a file; may raise `FileNotFoundError`.
+
+        For servers that send files themselves. None if the files are not on this machine.
+        """
+        ...
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Copy files, published or not, into the space reserved under `key`; lengths in bytes.
@@ -179,12 +193,41 @@ class Library(Protocol):
         """
         ...
 
+    def being_published(self, keys: Sequence[str]) -> Set[str]:
+        """Those of the files for which `publish` would wait: another node publishes them now."""
+        ...
+
     def open(self, key: str, span: ByteRange) -> RawIOBase:
         """Open a published file, unbuffered, at `span.start`; may raise `FileNotFoundError`."""
         ...
 
     def delete(self, key: str) -> None:
         """Remove the file with this key, published or not. Repeatable."""
+        ...
+
+
+class DirectCells(Protocol):
+    """Cells that clients send to the store themselves."""
+
+    @property
+    def origin(self) -> str:
+        """The origin of the URLs to which they send them."""
+        ...
+
+    def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
+        """Returns signed upload requests, valid for `URL_SECONDS`.
+
+        Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
+        """
+        ...
+
+    def accept(
+        self, key: str, promised: Sequence[PromisedCell]
+    ) -> list[tuple[ByteRange, int, AddRows]]:
+        """Returns each cell's range, CRC32C and rows, if the store has the promised bytes.
+
+        Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
+        """
         ...
 
 
@@ -208,6 +251,11 @@ class SetupProblem:
 
 class Inspection(Protocol):
     """The store interface for housekeeping, commands and health checks."""
+
+    @property
+    def sweep(self) -> Callable[[], None] | None:
+        """Removes what is left over; None if the store leaves nothing."""
+        ...
 
     def staged(self) -> Iterator[StagedFile]:
         """Unpublished files."""
@@ -242,6 +290,11 @@ class Store(Protocol):
     @property
     def inspection(self) -> Inspection:
         """Lists the store's files and problems."""
+        ...
+
+    @property
+    def direct(self) -> DirectCells | None:
+        """Lets clients send bytes to the store themselves; None if it is no bucket."""
         ...
 
 

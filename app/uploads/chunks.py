@@ -198,7 +198,8 @@ class Chunks:
                         "The file was removed while it was written."
                     ) from error
                 if tries > 1:
-                    self._completion.give_up(upload)
+                    upload = self._completion.give_up(upload)
+                    break
                 if not upload.received:  # An upload with bytes has lost them.
                     allocates = upload.reserved is None
                     self._staging.reserve(upload.id, upload.length or 0, allocates=allocates)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from app.core import errors
 from app.core.lifecycle import GONE, IllegalTransition, UploadState
@@ -96,7 +96,7 @@ class Completion:
             with Stage.PUBLISH:
                 self._store.library.publish(upload.id, upload.known_length)
         except (BytesLost, FileTooShort):
-            self.give_up(upload)
+            return self.give_up(upload)
         try:
             published = self._records.move(upload.id, UploadState.COMPLETE, self._clock())
         except IllegalTransition:  # Another request has published it, or it has ended.
@@ -135,13 +135,15 @@ class Completion:
             if task.done():
                 add_seconds(clock)
 
-    def give_up(self, upload: Upload) -> NoReturn:
-        """Expire an upload whose bytes were lost, so that its client starts over."""
+    def give_up(self, upload: Upload) -> Upload:
+        """Expire an upload whose bytes were lost, so that its client starts over.
+
+        Returns it if another request has completed it by now; otherwise raises `UploadGone`.
+        """
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
-        self._records.get(upload.id).require_present()
-        raise errors.UploadGone("The server has lost the bytes of this upload.")
+        return self._records.get(upload.id).require_present()
 
     def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | errors.UploadError]:
         try:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from app.core.errors import NotDirect
 from app.core.lifecycle import UploadState
 from app.core.pieces import CellOffer, PromisedCell, piece_bytes
 from app.core.upload import Upload, UploadKind
-from app.storage.base import BytesLost
+from app.storage.base import BytesLost, DirectCells
 from app.uploads.chunks import Chunks
-
-if TYPE_CHECKING:
-    from app.storage.s3.direct import DirectCells
 
 SMALLEST_BYTES = 5 * 1024 * 1024
 """Shorter files go through the server: four extra requests cost more than sending the bytes."""
@@ -26,8 +22,8 @@ class DirectUploads:
     `origin` is the bucket's origin, to which browsers send the cells.
     """
 
-    def __init__(self, cells: DirectCells, chunks: Chunks, *, origin: str) -> None:
-        self.origin = origin
+    def __init__(self, cells: DirectCells, chunks: Chunks) -> None:
+        self.origin = cells.origin
         self._cells = cells
         self._chunks = chunks
 

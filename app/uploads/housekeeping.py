@@ -183,13 +183,17 @@ class Housekeeping:
         """Publish uploads whose publishing was interrupted or has failed so far.
 
         Each node calls this often, so that it takes over from one that has died within seconds.
+        Leaves out what another one publishes now: waiting for that would hold up the others.
         Expires an upload that still cannot be published after being idle for the expiry time.
         """
         now = now or self._clock()
         due = self._records.to_publish(
             self.batch, idle_since=now - STUCK_AFTER, now=now, longest=LONGEST_PAUSE
         )
+        busy = self._store.library.being_published([upload.id for upload in due])
         for upload in due:
+            if upload.id in busy:
+                continue
             try:
                 self._completion.publish(upload)
             except UploadError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import RawIOBase
 
@@ -16,7 +16,7 @@ from app.core.upload import Upload, UploadId
 from app.core.video_list import VideoList
 from app.db.context import Context
 from app.records.uploads import UploadRecords
-from app.storage.base import Library, SignUrl
+from app.storage.base import Library
 
 MAX_PAGE = 200
 """Most videos on one page; larger limits are reduced to this."""
@@ -43,22 +43,11 @@ class VideoLibrary:
 
     max_page = MAX_PAGE
 
-    def __init__(
-        self,
-        ctx: Context,
-        records: UploadRecords,
-        store: Library,
-        *,
-        let_group_read: Callable[[str], None] | None = None,
-        sign_url: SignUrl | None = None,
-    ) -> None:
-        """With `let_group_read` or `sign_url`, other programs can also send the files."""
+    def __init__(self, ctx: Context, records: UploadRecords, store: Library) -> None:
         self._records = records
         self._store = store
         self._policy = ctx.settings.policy
         self._clock = ctx.clock
-        self._let_group_read = let_group_read
-        self._sign_url = sign_url
 
     def want_sha256(self, *videos: Upload) -> None:
         """Request the SHA-256 of videos that lack it; computed soon, or once they are complete."""
@@ -116,10 +105,10 @@ class VideoLibrary:
 
         Returns False and does nothing if the file is not on a disk of this machine.
         """
-        if self._let_group_read is None:
+        if self._store.let_group_read is None:
             return False
         try:
-            self._let_group_read(upload.id)
+            self._store.let_group_read(upload.id)
         except FileNotFoundError as error:
             raise _gone(upload, error) from error
         return True
@@ -130,10 +119,10 @@ class VideoLibrary:
         Valid for `SIGNED_SECONDS`, even if the video is then deleted or hidden. Returns None if the
         store does not support such URLs; raises `UploadGone`.
         """
-        if self._sign_url is None:
+        if self._store.sign_url is None:
             return None
         try:
-            return self._sign_url(
+            return self._store.sign_url(
                 upload.id, SIGNED_SECONDS, content_type=content_type, disposition=disposition
             )
         except FileNotFoundError as error:

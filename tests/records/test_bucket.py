@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from threading import Event
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from app.core.lifecycle import UploadState
-from app.core.pieces import UNKNOWN_ID, Garbage, Multipart, Part, Piece, Stamp, overlay
+from app.core.pieces import (
+    MIB,
+    MOST_PIECE_BYTES,
+    PIECE_BYTES,
+    UNKNOWN_ID,
+    Garbage,
+    Multipart,
+    Part,
+    Piece,
+    Stamp,
+    overlay,
+    piece_bytes,
+)
 from app.core.ranges import ByteRange
 from app.core.upload import Upload
 from app.db.engine import Database
@@ -19,6 +34,7 @@ from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost
 from app.storage.s3.catalog import _PIECES, ANNOUNCED_FOR, READ_FOR, SURE, BucketCatalog
 from tests.records.making import NOW, add_projects, new_upload
+from tests.storage.nodes import discard
 
 KEY = "0" * 31 + "a"
 OTHER = "0" * 31 + "b"
@@ -73,7 +89,7 @@ def begin(catalog: BucketCatalog, multipart: Multipart, *, token: str = TOKEN) -
 
 
 def due(catalog: BucketCatalog) -> set[tuple[str, str | None]]:
-    return {(each.name, each.multipart_id) for each in catalog.garbage(100)}
+    return {(each.name, each.multipart_id) for each in catalog.inventory.garbage(100)}
 
 
 # ---- files ---------------------------------------------------------------------------------------
@@ -117,7 +133,7 @@ def test_an_object_that_may_be_on_its_way_is_removed_again_later(
     catalog.add_whole([(OTHER, name, 5)])
     found = catalog.remove(OTHER, also_published=True)
     assert [each.name for each in found] == [name]
-    catalog.collected(found)
+    catalog.inventory.collected(found)
     assert due(catalog) == set()
     assert catalog.inventory.is_known(name)
     clock.now += ANNOUNCED_FOR
@@ -199,6 +215,62 @@ def test_announcements_last_longer_for_clients(catalog: BucketCatalog, clock: Cl
     assert due(catalog) == {("direct/a.1", None), ("direct/b.1", None)}
 
 
+def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: Database) -> None:
+    """In a table of any length: each chunk in progress has a row there."""
+    with noted("stored_garbage") as found:
+        catalog.announced("direct/a_%.")
+        catalog.remove_unused(OTHER)
+    assert len(found) == 2
+    for text, values in found:
+        steps = plan(database, text, values)
+        assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
+
+
+def test_the_announcement_of_a_chunk_is_found_by_an_index(
+    catalog: BucketCatalog, database: Database
+) -> None:
+    catalog.announce(KEY, "one")
+    with noted("stored_garbage") as found:
+        catalog.add_alone(KEY, [piece(0, 10, "one")])
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("name=?" in step or "(name)::text =" in step for step in steps), steps
+    assert not any("Filter: ((name" in step for step in steps), steps
+
+
+@contextmanager
+def noted(table: str) -> Iterator[list[tuple[str, Any]]]:
+    """Collects the statements about a table, with their values."""
+    found = list[tuple[str, Any]]()
+
+    def note(_connection: object, _cursor: object, text: str, values: Any, *_: object) -> None:
+        if table in text:
+            found.append((text, values))
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
+def plan(database: Database, text: str, values: Any) -> list[str]:
+    """How a database executes a statement, if the tables are large."""
+    with database.write() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            return list(connection.exec_driver_sql(f"EXPLAIN {text}", values).scalars())
+        rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+        return [row.detail for row in rows]
+
+
+def test_a_prefix_is_taken_by_its_letters(catalog: BucketCatalog) -> None:
+    """Whatever order the database gives to them, and to those that LIKE knows."""
+    for name in ("direct/a_b.1", "direct/a-b.1", "direct/A_b.1", "direct/ab.1", "direct/a_b"):
+        catalog.announce(KEY, name)
+    assert catalog.announced("direct/a_b.") == ["direct/a_b.1"]
+
+
 @pytest.mark.parametrize("end", ["missing", "one object", "removed"])
 def test_nothing_is_added_to_a_file_that_is_gone_or_one_object(
     catalog: BucketCatalog, end: str
@@ -228,6 +300,45 @@ def test_pieces_of_a_range_are_listed_page_by_page(
     assert ([each.name for each in found], end) == (["p10", "p20", "p30"], 30)
     found, end = catalog.pieces(KEY, ByteRange(80, 100))
     assert ([each.name for each in found], end) == (["p80", "p90"], 100)
+
+
+@pytest.mark.parametrize(
+    ("declared", "start", "length"),
+    [
+        (None, 0, PIECE_BYTES),
+        (None, 1 << 40, MOST_PIECE_BYTES),
+        (None, 100_000 * MIB, 100 * MIB),
+        (1 << 40, 0, piece_bytes(1 << 40)),
+        (5 << 40, 1 << 42, piece_bytes(5 << 40)),
+        (100, 5 * PIECE_BYTES, PIECE_BYTES),
+    ],
+)
+def test_the_longest_piece_is_found_by_its_last_byte(
+    catalog: BucketCatalog, declared: int | None, start: int, length: int
+) -> None:
+    catalog.reserve(OTHER, declared)
+    add(catalog, piece(start, start + length, "long"), key=OTHER)
+    last = start + length - 1
+    found, _ = catalog.pieces(OTHER, ByteRange(last, last + 1))
+    assert [each.name for each in found] == ["long"]
+
+
+def test_a_piece_that_was_stored_before_the_length_grew_is_found(catalog: BucketCatalog) -> None:
+    catalog.reserve(OTHER, 1 << 40)
+    length = piece_bytes(1 << 40)
+    add(catalog, piece(0, length, "long"), key=OTHER)
+    catalog.reserve(OTHER, 5 << 40)
+    catalog.reserve(OTHER, 1)
+    found, _ = catalog.pieces(OTHER, ByteRange(length - 1, length))
+    assert [each.name for each in found] == ["long"]
+
+
+def test_pieces_far_before_a_range_are_not_read(catalog: BucketCatalog, database: Database) -> None:
+    with noted("stored_pieces") as found:
+        catalog.pieces(KEY, ByteRange(1 << 40, 1 << 41))
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("start>? AND start<?" in step or "(start > " in step for step in steps)
 
 
 def test_the_oldest_of_more_pieces_than_a_page_is_among_them(
@@ -425,7 +536,7 @@ def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog, cl
         (own, None),
         (multipart.name, multipart.id),
     }
-    catalog.collected(found)
+    catalog.inventory.collected(found)
     assert catalog.file(KEY) is None
     assert catalog.remove(KEY, also_published=True) == []
     clock.now += ANNOUNCED_FOR
@@ -443,12 +554,12 @@ def test_garbage_that_could_not_be_removed_is_due_again_later(
     catalog: BucketCatalog, clock: Clock
 ) -> None:
     for name in ("one", "two"):
-        catalog.discard(name)
-    one, two = catalog.garbage(10)
-    catalog.collected([one], [two])
-    assert catalog.garbage(10) == []
+        discard(catalog, name)
+    one, two = catalog.inventory.garbage(10)
+    catalog.inventory.collected([one], [two])
+    assert catalog.inventory.garbage(10) == []
     clock.now += timedelta(hours=1)
-    assert catalog.garbage(10) == [Garbage(two.id, "two", None)]
+    assert catalog.inventory.garbage(10) == [Garbage(two.id, "two", None)]
 
 
 # ---- shared objects ------------------------------------------------------------------------------

@@ -9,16 +9,20 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from sqlalchemy import insert
+
 from app.core.pieces import MIB
 from app.core.ranges import ByteRange
+from app.db.tables import stored_garbage
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.inventory import LONG_AGO
 from app.storage.s3.store import BucketStore
 from tests.storage.sources import body
 from tests.storage.stores import KEY, LIMITS, record
 
 PIECE = 6 * MIB
-"""Length of pieces in tests with `short_pieces`; the store copies those of more than 5 MiB."""
+"""Length of pieces in tests with `short_pieces`; the store copies those of 5 MiB or more."""
 
 
 class Killed(BaseException):
@@ -128,6 +132,13 @@ def interrupted(
     assert hasattr(bucket, call) or hasattr(catalog, call), call
     interruption = Interruption(call, act, is_after=is_after, turn=turn)
     return Interrupted(bucket, interruption), Interrupted(catalog, interruption)
+
+
+def discard(catalog: BucketCatalog, name: str, multipart_id: str | None = None) -> None:
+    """Leave an object or a multipart upload to the next sweep."""
+    row = {"name": name, "multipart_id": multipart_id, "due_at": LONG_AGO}
+    with catalog.database.write() as connection:
+        connection.execute(insert(stored_garbage), row)
 
 
 def die() -> None:

@@ -17,11 +17,14 @@ from app.core.pieces import Stamp, StoredFile
 from app.core.ranges import ByteRange, RangeSet
 from app.db.tables import stored_files
 from app.storage.base import BytesLost
-from app.storage.s3 import assembly
+from app.storage.s3 import assembly, lease, parts
+from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.bucket import Bucket
+from app.storage.s3.caller import S3Caller
 from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.inspection import Difference, Reconciliation
-from tests.storage.nodes import PIECE, Clock, Killed, Node, die, interrupted
+from app.storage.s3.lease import LEASE_SECONDS
+from tests.storage.nodes import PIECE, Clock, Killed, Node, die, discard, interrupted
 from tests.storage.sources import pattern
 from tests.storage.stores import KEY, content
 from tests.waiting import wait_until
@@ -118,7 +121,7 @@ def test_a_node_ends_while_it_makes_parts_of_a_file_that_still_arrives(
     is_after: bool,
 ) -> None:
     monkeypatch.setattr(assembly, "EARLY_BYTES", PIECE)
-    monkeypatch.setattr(assembly, "PARTS_AT_ONCE", 1)
+    monkeypatch.setattr(parts, "PARTS_AT_ONCE", 1)
     length, told = 3 * PIECE + 10, list[ByteRange]()
     killed = interrupted(bucket, catalog, call, die, is_after=is_after, turn=turn)
     first, second = Node(*killed, tmp_path / "first"), Node(bucket, catalog, tmp_path / "second")
@@ -152,7 +155,7 @@ def test_another_node_goes_on_after_the_parts_of_a_dead_one(
         first.store.library.publish(KEY, LENGTH)
     parts, file = catalog.parts(KEY), catalog.require(KEY)
     assert parts[-1].end == LENGTH
-    clock.now += timedelta(seconds=assembly.LEASE_SECONDS + 1)
+    clock.now += timedelta(seconds=LEASE_SECONDS + 1)
     second = Node(NoMoreParts(bucket), catalog, tmp_path / "second")
     second.store.library.publish(KEY, LENGTH)
     assert file.multipart is not None
@@ -187,12 +190,30 @@ def test_the_lease_of_a_node_keeps_others_waiting_until_it_ends(
     with pytest.raises(Killed):
         first.store.library.publish(KEY, LENGTH)
     monkeypatch.setattr(assembly, "WAIT_SECONDS", 0.3)
-    clock.now += timedelta(seconds=assembly.LEASE_SECONDS - 1)
+    clock.now += timedelta(seconds=LEASE_SECONDS - 1)
     with pytest.raises(ServerBusy):
         second.store.library.publish(KEY, LENGTH)
     clock.now += timedelta(seconds=2)
     second.store.library.publish(KEY, LENGTH)
     assert_right_and_alone(second, bucket, clock)
+
+
+def test_a_lease_whose_answer_was_lost_is_used(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lose_answer() -> None:
+        raise ServerBusy("The database does not answer.")
+
+    monkeypatch.setattr(assembly, "WAIT_SECONDS", 0.3)
+    lost = interrupted(bucket, catalog, "lease", lose_answer, is_after=True)
+    node = Node(*lost, tmp_path)
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert_right_and_alone(node, bucket, clock)
 
 
 def test_a_node_that_lives_renews_its_lease(
@@ -202,16 +223,16 @@ def test_a_node_that_lives_renews_its_lease(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(assembly, "RENEWED_SECONDS", 0.01)
+    monkeypatch.setattr(lease, "RENEWED_SECONDS", 0.01)
     has_waited = Event()
 
     def is_renewed() -> bool:
-        return leased_until(catalog) == clock.now + timedelta(seconds=assembly.LEASE_SECONDS)
+        return leased_until(catalog) == clock.now + timedelta(seconds=LEASE_SECONDS)
 
     def wait() -> None:
         """Until two thirds of a lease have gone by for the third time."""
         for _ in range(3):
-            clock.now += timedelta(seconds=assembly.LEASE_SECONDS * 2 / 3)
+            clock.now += timedelta(seconds=LEASE_SECONDS * 2 / 3)
             wait_until(is_renewed, "the lease is renewed")
         assert not catalog.lease(KEY, "another", 1)
         has_waited.set()
@@ -245,6 +266,32 @@ def test_a_file_that_was_completed_without_a_record_is_published_by_another_node
     assert_right_and_alone(second, bucket, clock)
 
 
+def test_a_completion_that_the_store_confirmed_and_lost_is_made_again(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As versitygw 1.8 does after it was killed while it made the object."""
+    monkeypatch.setattr(bucket_module, "APPEARS_SECONDS", 0)
+    node = Node(bucket, catalog, tmp_path)
+    confirmed = list[str]()
+    call = S3Caller.call
+
+    def confirm_once(caller: S3Caller, operation: str, *names: str, **parameters: Any) -> Any:
+        if operation == "complete_multipart_upload" and not confirmed:
+            confirmed.append(operation)
+            return {"ETag": '"new"'}
+        return call(caller, operation, *names, **parameters)
+
+    monkeypatch.setattr(S3Caller, "call", confirm_once)
+    send_all(node, [])
+    node.store.library.publish(KEY, LENGTH)
+    assert confirmed
+    assert_right_and_alone(node, bucket, clock)
+
+
 # ---- paused --------------------------------------------------------------------------------------
 
 
@@ -262,7 +309,7 @@ def test_a_node_that_wakes_up_late_changes_nothing(
     is_after: bool,
 ) -> None:
     # versitygw keeps the folder of a multipart upload if a part comes just as it is completed.
-    monkeypatch.setattr(assembly, "PARTS_AT_ONCE", 1)
+    monkeypatch.setattr(parts, "PARTS_AT_ONCE", 1)
     other, found = Node(bucket, catalog, tmp_path / "other"), list[StoredFile]()
 
     def let_another_publish() -> None:
@@ -453,15 +500,15 @@ def test_what_cannot_be_removed_is_tried_later_and_the_rest_is_removed(
     node = Node(Refusing(bucket, refused), catalog, tmp_path / "node")
     for name in ("files/refused", "files/removed"):
         bucket.put_object(name, b"bytes")
-        catalog.discard(name)
+        discard(catalog, name)
     for name in ("files/refused-parts", "files/removed-parts"):
-        catalog.discard(name, bucket.create_multipart(name))
+        discard(catalog, name, bucket.create_multipart(name))
     node.store.inspection.sweep()
     assert [each.name for each in bucket.list_objects()] == ["files/refused"]
     assert [each.name for each in bucket.list_multiparts()] == ["files/refused-parts"]
-    assert catalog.garbage(10) == []
+    assert catalog.inventory.garbage(10) == []
     clock.end_leases()
-    assert {each.name for each in catalog.garbage(10)} == refused
+    assert {each.name for each in catalog.inventory.garbage(10)} == refused
     refused.clear()
     node.store.inspection.sweep()
     assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
@@ -512,5 +559,5 @@ def test_a_file_is_published_after_one_call_has_failed(
             node.store.library.publish(KEY, LENGTH)
             break
         except ServerBusy:
-            clock.now += timedelta(seconds=assembly.LEASE_SECONDS + 1)
+            clock.now += timedelta(seconds=LEASE_SECONDS + 1)
     assert_right_and_alone(Node(bucket, catalog, tmp_path / "other"), bucket, clock)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,22 +18,22 @@ from threading import Event
 from typing import Any
 
 import pytest
+import requests
 from sqlalchemy import Engine, event
 
 from app.core.errors import BodyTruncated, ServerBusy, StorageFailed
-from app.core.pieces import MIB, PIECE_BYTES, Part, Piece, Stamp
+from app.core.pieces import MIB, PIECE_BYTES, SMALLEST_PART_BYTES, Part, Piece, PromisedCell, Stamp
 from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
 from app.storage.s3 import assembly
 from app.storage.s3.address import BucketAddress
-from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
 from app.storage.s3.catalog import READ_FOR, BucketCatalog
 from app.storage.s3.connections import Answer, Connections, Request
-from app.storage.s3.contents import SpoolSlice
+from app.storage.s3.contents import SpoolSlice, crc32c_of
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.store import BucketStore
 from tests.storage.conftest import InBucket
@@ -349,10 +351,12 @@ def test_a_copy_that_proves_its_bytes_is_not_read(
     counted: tuple[BucketStore, Counter[str]],
 ) -> None:
     store, calls = counted
-    store.staging.reserve(KEY, 2 * PIECE)
-    fill(store, KEY, 0, 2 * PIECE)
+    length = PIECE + SMALLEST_PART_BYTES
+    store.staging.reserve(KEY, length)
+    fill(store, KEY, 0, SMALLEST_PART_BYTES)
+    fill(store, KEY, SMALLEST_PART_BYTES, length)
     calls.clear()
-    store.library.publish(KEY, 2 * PIECE)
+    store.library.publish(KEY, length)
     assert (calls["copy_part"], calls["upload_part"], calls["open"]) == (2, 0, 0)
 
 
@@ -397,6 +401,38 @@ def test_parts_are_made_while_the_file_arrives(
     made = calls["copy_part"] + calls["upload_part"]
     assert (made, calls["create_named_multipart"]) == (1, 0), "only the rest"
     assert content(store, KEY) == pattern(0, length)
+
+
+def test_parts_are_made_of_what_clients_send_to_the_bucket(
+    counted: tuple[BucketStore, Counter[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly, "EARLY_BYTES", 2 * PIECE)
+    store, _ = counted
+    catalog, cells = store.pieces.catalog, store.direct
+    store.staging.reserve(KEY, 5 * PIECE)
+    for start in range(0, 5 * PIECE, PIECE):
+        sent = pattern(start, start + PIECE)
+        promised = PromisedCell(ByteRange(start, start + PIECE), crc32c_of(sent))
+        [offer] = cells.offers(KEY, [promised])
+        assert offer.target is not None
+        put = requests.put(offer.target.url, sent, headers=offer.target.headers, timeout=60)
+        assert put.status_code == 200
+        [(_, _, rows)] = cells.accept(KEY, [promised])
+        with catalog.database.write() as connection:
+            rows(connection)
+    wait_until(lambda: len(catalog.parts(KEY)) >= 2, "parts of the cells so far", seconds=60)
+    store.library.publish(KEY, 5 * PIECE)
+    assert content(store, KEY) == pattern(0, 5 * PIECE)
+
+
+def test_a_process_that_ends_does_not_wait_for_parts_of_unfinished_files() -> None:
+    script = (
+        "import time\n"
+        "from app.storage.s3.parts import DaemonThreads\n"
+        "early, making = DaemonThreads(1), DaemonThreads(4)\n"
+        "early.submit(lambda: making.submit(time.sleep, 600).result())\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 @pytest.mark.usefixtures("short_pieces")
@@ -613,7 +649,6 @@ def test_health_checks_do_not_all_wait_for_a_store_that_hangs(
     hanging = HangingBucket(bucket.caller)
     with bucket_store(hanging, tmp_path) as store, ThreadPoolExecutor(1) as threads:
         inspection = BucketInspection(
-            Assembly(store.pieces),
             store.pieces.catalog,
             hanging,
             spools=Folder(tmp_path / "spools"),

@@ -25,7 +25,7 @@ from app.ingest import stages
 from app.ingest.checksum import digest_of
 from app.ingest.copy import BodyLimits
 from app.ingest.stages import Stage, StageClock
-from app.storage.base import Durability
+from app.storage.base import BytesLost, Durability
 from app.storage.local import LocalStore
 from app.uploads import completion
 from tests.storage.sources import StallingSource, body, pattern
@@ -240,6 +240,22 @@ def test_a_failing_disk_leaves_the_upload_to_be_published_later(
             world.send(upload, 0, 10)
     assert world.service.get(ME, upload.id).state is UploadState.VERIFYING
     assert world.send(upload, 0, 10).state is UploadState.COMPLETE
+
+
+def test_a_file_that_another_request_has_just_published_is_not_reported_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = world.create(10)
+    publish = world.store.library.publish
+
+    def be_late(key: str, length: int) -> None:
+        publish(key, length)
+        world.records.move(upload.id, UploadState.COMPLETE, world.now)
+        raise BytesLost(key)
+
+    monkeypatch.setattr(world.store.library, "publish", be_late)
+    assert world.send(upload, 0, 10).state is UploadState.COMPLETE
+    assert world.content(upload) == pattern(0, 10)
 
 
 def send_slowly(

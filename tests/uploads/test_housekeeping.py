@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,8 @@ from app.core.errors import UploadGone, UploadNotFound
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
+from app.storage.s3.assembly import WAIT_SECONDS
+from app.storage.s3.store import BucketStore
 from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
 from tests.storage.sources import body, pattern
 from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
@@ -94,6 +97,25 @@ def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -
     assert state_of(world, upload) is UploadState.COMPLETE
     assert world.content(upload) == pattern(0, 100)
     assert world.completed_count == 1
+
+
+@pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
+def test_an_upload_that_another_node_publishes_does_not_block_the_others(world: World) -> None:
+    slow, good = stuck(world), stuck(world)
+    store = world.store
+    assert isinstance(store, BucketStore)
+    assert store.pieces.catalog.lease(slow.id, "another node", 3600)
+    world.later(minutes=5)
+    begun = time.monotonic()
+    world.housekeeping.finish_stuck()
+    assert time.monotonic() - begun < WAIT_SECONDS
+    assert (state_of(world, slow), state_of(world, good)) == (
+        UploadState.VERIFYING,
+        UploadState.COMPLETE,
+    )
+    store.pieces.catalog.release(slow.id, "another node")
+    world.housekeeping.finish_stuck()
+    assert state_of(world, slow) is UploadState.COMPLETE
 
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:

@@ -31,6 +31,8 @@ from app.storage.local.staging import LocalStaging
 class LocalStore:
     """A `Store` in two folders, which are created and opened at first use."""
 
+    direct = None
+
     def __init__(
         self,
         staging: Path,
@@ -56,6 +58,8 @@ NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
 
 class LocalInspection:
     """Implements `Inspection` for both folders."""
+
+    sweep = None
 
     def __init__(self, staging: Folder, library: Folder) -> None:
         self._staging = staging

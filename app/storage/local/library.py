@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from io import FileIO
 
 from app.core.ranges import ByteRange
@@ -26,6 +26,8 @@ do not support the call return EPERM."""
 
 class LocalLibrary:
     """Implements `Library` in a folder."""
+
+    sign_url = None
 
     def __init__(self, staging: LocalStaging, folder: Folder, durability: Durability) -> None:
         self._staging = staging
@@ -59,6 +61,10 @@ class LocalLibrary:
             self._publish(key, length, is_synced=True)
         self._sync_names()
 
+    def being_published(self, keys: Sequence[str]) -> Set[str]:
+        """None: files in folders have one node, and it publishes them in a moment."""
+        return frozenset()
+
     def open(self, key: str, span: ByteRange) -> FileIO:
         """Open a published file, positioned at `span.start`."""
         file = FileIO(self._folder.open_published(key), "rb")
@@ -66,10 +72,7 @@ class LocalLibrary:
         return file
 
     def let_group_read(self, key: str) -> None:
-        """Let programs in this process's group read a file; may raise `FileNotFoundError`.
-
-        For servers that send files themselves. Only a store on a local disk supports this.
-        """
+        """Let programs in this process's group read a file; may raise `FileNotFoundError`."""
         self._folder.let_group_read(key)
 
     def delete(self, key: str) -> None:

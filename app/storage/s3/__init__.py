@@ -1,6 +1,8 @@
 """A bucket of an object store that speaks the S3 protocol.
 
-`store.py` implements the store; start with `range_writer.py`, then `cells.py`: the path of a chunk.
+`store.py` implements the store. A chunk passes through `range_writer.py` and `pieces.py`.
+`assembly.py` makes one object of the pieces, with `lease.py` and `parts.py`. `catalog.py` has the
+rows of files, `inventory.py` lists them and removes garbage.
 
 `bucket.py` is the client: `Bucket`, with a method for each call. Below it: `caller.py` (retries and
 errors), `signing.py` (botocore: signatures, and the calls that are rare), `connections.py`

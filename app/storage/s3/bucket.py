@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC
@@ -15,7 +16,7 @@ from app.core.errors import StorageFailed
 from app.core.pieces import Stamp, is_crc32c
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
-from app.storage.s3.caller import MultipartGone, Refused, S3Caller
+from app.storage.s3.caller import MultipartGone, PartsDiffer, Refused, S3Caller
 from app.storage.s3.connections import Answer, Connections
 from app.storage.s3.contents import (
     Body,
@@ -23,7 +24,6 @@ from app.storage.s3.contents import (
     ListedObject,
     ListedPart,
     ObjectHead,
-    PromisedBytes,
     SpoolSlice,
     crc32c_of,
 )
@@ -43,6 +43,11 @@ DELETED_AT_ONCE = 1000
 
 COPIED_BYTES = 1024 * 1024
 """Block size of reads: costs 0.30 CPU s/GB; 256 KiB costs 0.48."""
+
+APPEARS_SECONDS = 5.0
+SLOWEST_MADE_BYTES_PER_SECOND = 100_000_000
+APPEARS_POLL_SECONDS = 0.5
+"""How long a confirmed object may take to appear, by its length, and how often to look for it."""
 
 OCTETS = "application/octet-stream"
 
@@ -93,14 +98,9 @@ class Bucket:
 
     # ---- Objects ---------------------------------------------------------------------------------
 
-    def put_object(
-        self, name: str, body: Body, *, content_type: str = OCTETS, disposition: str = ""
-    ) -> Stamp:
+    def put_object(self, name: str, body: Body) -> Stamp:
         """Store an object atomically."""
-        headers = {"content-type": content_type}
-        if disposition:
-            headers["content-disposition"] = disposition
-        return self._put(name, {}, headers, body)
+        return self._put(name, {}, {"content-type": OCTETS}, body)
 
     def head(self, name: str) -> ObjectHead | None:
         """Returns an object's metadata; None if there is no such object."""
@@ -155,47 +155,38 @@ class Bucket:
 
     # ---- Multipart uploads -----------------------------------------------------------------------
 
-    def create_multipart(
-        self, name: str, *, content_type: str = OCTETS, disposition: str = ""
-    ) -> str:
+    def create_multipart(self, name: str) -> str:
         """Create a multipart upload; returns its id.
 
         An attempt whose response was lost may leave another multipart upload with this name.
         """
-        described = {"ContentDisposition": disposition} if disposition else {}
-        response = self.caller.call(
-            "create_multipart_upload",
-            name,
-            ContentType=content_type,
-            ChecksumAlgorithm="CRC32C",
-            **described,
-        )
-        return str(_field(response, "UploadId"))
+        return self.create_named_multipart(lambda: name)[1]
 
     def create_named_multipart(self, new_name: Callable[[], str]) -> tuple[str, str]:
         """Create a multipart upload, with a new name for each attempt; returns name and id.
 
         This way no name ever has two multipart uploads.
         """
-        operation, checked = "create_multipart_upload", {"ChecksumAlgorithm": "CRC32C"}
+        operation = "create_multipart_upload"
 
         def attempt(deadline: float) -> tuple[str, str]:
             name = new_name()
-            response = self.caller.once(deadline, operation, name, ContentType=OCTETS, **checked)
+            response = self.caller.once(
+                deadline, operation, name, ContentType=OCTETS, ChecksumAlgorithm="CRC32C"
+            )
             return name, _field(response, "UploadId")
 
         return self.caller.retried(attempt, operation)
 
     def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Stamp:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
-        return self._put(name, _part(multipart_id, number), {}, body)
+        query = {"partNumber": str(number), "uploadId": multipart_id}
+        return self._put(name, query, {}, body)
 
-    def copy_part(
-        self, name: str, multipart_id: str, number: int, source_name: str, span: ByteRange
-    ) -> Stamp:
-        """Copy bytes of another object into a part, inside the store. Raises `MultipartGone`.
+    def copy_part(self, name: str, multipart_id: str, number: int, source_name: str) -> Stamp:
+        """Copy another object into a part, inside the store. Raises `MultipartGone`.
 
-        S3 and Garage refuse sources of 5 MiB or less. `crc32c` is empty if the store reports none.
+        Garage refuses very short sources. `crc32c` is empty if the store reports none.
         """
         response = self.caller.call(
             "upload_part_copy",
@@ -203,29 +194,43 @@ class Bucket:
             UploadId=multipart_id,
             PartNumber=number,
             CopySource={"Bucket": self.caller.address.bucket, "Key": self._key(source_name)},
-            CopySourceRange=f"bytes={span.start}-{span.end - 1}",
         )
         stored = _stamp(response.get("CopyPartResult", {}))
         return stored if is_crc32c(stored.crc32c) else Stamp(stored.etag, "")
 
     def complete_multipart(
-        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]]
-    ) -> str:
-        """Complete a multipart upload from parts given by number; returns the object's ETag.
+        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]], *, length: int
+    ) -> None:
+        """Make an object of `length` bytes from parts given by number; returns once it is there.
 
-        Raises `PartsDiffer`, and `MultipartGone`, also if an earlier call has completed it.
+        The response alone proves nothing: versitygw 1.8 confirms what another call has begun, even
+        if the store was killed before that call made the object. Raises `PartsDiffer`, and
+        `MultipartGone` if there is no such multipart upload and no such object.
         """
         listed = []
         for number, stored in sorted(parts, key=itemgetter(0)):
             checksum = {"ChecksumCRC32C": stored.crc32c} if stored.crc32c else {}
             listed.append({"PartNumber": number, "ETag": f'"{stored.etag}"', **checksum})
-        response = self.caller.call(
-            "complete_multipart_upload",
-            name,
-            UploadId=multipart_id,
-            MultipartUpload={"Parts": listed},
-        )
-        return _stamp(response).etag
+        try:
+            self.caller.call(
+                "complete_multipart_upload",
+                name,
+                UploadId=multipart_id,
+                MultipartUpload={"Parts": listed},
+            )
+        except MultipartGone:
+            if not self._has(name, length):  # Otherwise an earlier call has completed it.
+                raise
+            return
+        deadline = time.monotonic() + APPEARS_SECONDS + length / SLOWEST_MADE_BYTES_PER_SECOND
+        while not self._has(name, length):
+            if time.monotonic() > deadline:
+                raise PartsDiffer("The object store confirmed an object that it does not have.")
+            time.sleep(APPEARS_POLL_SECONDS)
+
+    def _has(self, name: str, length: int) -> bool:
+        found = self.head(name)
+        return found is not None and found.length == length
 
     def abort_multipart(self, name: str, multipart_id: str) -> None:
         """Abort a multipart upload and drop its parts. Repeatable."""
@@ -274,13 +279,17 @@ class Bucket:
         url = self.caller.address.url(name, query)
         return self.caller.botocore().presigned("GET", url, {}, seconds)
 
-    def presign_put(self, name: str, promised: PromisedBytes, seconds: int) -> str:
-        """Returns a URL that stores exactly these bytes as an object.
+    def presign_put(
+        self, name: str, length: int, crc32c: str, seconds: int
+    ) -> tuple[str, dict[str, str]]:
+        """Returns a URL that stores exactly these bytes as an object, and headers for its request.
 
-        The request must have the header `x-amz-checksum-crc32c` as given here.
+        The request must also have their length, which clients send without being told.
         """
+        headers = {"x-amz-checksum-crc32c": crc32c}
+        signed = {"content-length": str(length), **headers}
         url = self.caller.address.url(name, {})
-        return self.caller.botocore().presigned("PUT", url, promised.headers, seconds)
+        return self.caller.botocore().presigned("PUT", url, signed, seconds), headers
 
     def let_pages_store(self, *origins: str) -> None:
         """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
@@ -339,10 +348,6 @@ class Bucket:
         return entry.get("Key", "").removeprefix(self.caller.address.prefix)
 
 
-def _part(multipart_id: str, number: int) -> dict[str, str]:
-    return {"partNumber": str(number), "uploadId": multipart_id}
-
-
 def _stamp(entry: Mapping[str, Any]) -> Stamp:
     return Stamp(_field(entry, "ETag").strip('"'), entry.get("ChecksumCRC32C", ""))
 
@@ -388,4 +393,4 @@ class BucketMark:
 
     def write(self, text: str) -> None:
         """Replace the text."""
-        self._bucket.put_object(MARK, text.encode("ascii"), content_type="text/plain")
+        self._bucket.put_object(MARK, text.encode("ascii"))

@@ -8,15 +8,16 @@ any point leaves no unknown object.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from app.core.pieces import (
-    MOST_PIECE_BYTES,
+    MOST_LONG_PIECES,
     UNKNOWN_ID,
     URL_SECONDS,
     Garbage,
@@ -25,17 +26,19 @@ from app.core.pieces import (
     Piece,
     Stamp,
     StoredFile,
+    piece_bytes,
 )
 from app.core.ranges import ByteRange
 from app.db.engine import Database
 from app.db.nodes import Clock, utc_now
-from app.db.sql import upsert_into
+from app.db.sql import begins_with, upsert_into
 from app.db.tables import Instant
 from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_parts as parts
 from app.db.tables import stored_pieces as pieces
 from app.storage.base import BytesLost
+from app.storage.s3.inventory import GARBAGE, BucketInventory
 
 ANNOUNCED_FOR = timedelta(hours=1)
 """An object whose row is not added within this time is garbage."""
@@ -57,16 +60,8 @@ READ_FOR = timedelta(minutes=5)
 SURE = timedelta(minutes=1)
 """An announcement that ends so soon counts as ended: nodes' clocks may differ a little."""
 
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-
-RETRY_DELAY = timedelta(hours=1)
-"""Pause before retrying a deletion that the store refused."""
-
 PAGE = 1000
 """Page size, in rows, for reading a table of any length."""
-
-_LONGEST_PIECE = 2 * MOST_PIECE_BYTES
-"""No piece is longer: those of a file of 5 TiB have a little over 1 GiB."""
 
 _KEY: sa.BindParameter[Any] = sa.bindparam("of_key", type_=files.c.key.type)
 _IS_OPEN = sa.and_(files.c.key == _KEY, files.c.name.is_(None))
@@ -74,43 +69,40 @@ _IS_LEASED = sa.and_(_IS_OPEN, files.c.leased_by == sa.bindparam("token"))
 
 # ---- statements ----------------------------------------------------------------------------------
 
-_COUNTED: dict[str, Any] = {"preserve_rowcount": True}
-"""Without this option, the number of inserted rows is unknown on PostgreSQL."""
+
+def _insert(table: sa.Table, *columns: str, condition: Any, locks: bool = False) -> sa.Insert:
+    """Inserts a row if there is a file that meets a condition; a value is `new_` and its column."""
+    values = [sa.bindparam(f"new_{name}", type_=table.c[name].type) for name in columns]
+    file = sa.select(*values).select_from(files).where(condition)
+    if locks:  # The file cannot be changed before the commit.
+        file = file.with_for_update(read=True)
+    counted = sa.insert(table).from_select(columns, file)
+    # Without this option, the number of inserted rows is unknown on PostgreSQL.
+    return counted.execution_options(preserve_rowcount=True)
+
 
 _FILE = sa.select(files).where(files.c.key == _KEY)
 
-_ANNOUNCE = (
-    sa.insert(garbage)
-    .from_select(
-        ["name", "due_at"],
-        sa.select(
-            sa.bindparam("object", type_=garbage.c.name.type), sa.bindparam("due", type_=Instant)
-        ).where(sa.select(files.c.key).where(_IS_OPEN).exists()),
-    )
-    .execution_options(**_COUNTED)
-)
+_ANNOUNCE = _insert(garbage, "name", "due_at", condition=_IS_OPEN)
 
 _CONFIRM = sa.delete(garbage).where(
     garbage.c.name == sa.bindparam("object", type_=garbage.c.name.type),
     garbage.c.due_at > sa.bindparam("sure", type_=Instant),  # Else a sweep may have read the row.
 )
 
-_ADD_PIECE = (
-    sa.insert(pieces)
-    .from_select(
-        ["key", "start", "end", "name", "crc32c"],
-        sa.select(
-            files.c.key,
-            sa.bindparam("begin", type_=pieces.c.start.type),
-            sa.bindparam("stop", type_=pieces.c.end.type),
-            sa.bindparam("object", type_=pieces.c.name.type),
-            sa.bindparam("checksum", type_=pieces.c.crc32c.type),
-        )
-        .where(_IS_OPEN)
-        .with_for_update(read=True),
-    )
-    .execution_options(**_COUNTED)
+_ADD_PIECE = _insert(
+    pieces, "key", "start", "end", "name", "crc32c", condition=_IS_OPEN, locks=True
 )
+
+_longest = sa.bindparam("longest", type_=files.c.length.type)
+_longest_by_length = files.c.length // MOST_LONG_PIECES + 1
+_LONGEST_PIECE = (
+    sa.select(sa.case((_longest_by_length > _longest, _longest_by_length), else_=_longest))
+    .where(files.c.key == _KEY)
+    .scalar_subquery()
+)
+"""No piece before a position is longer: `longest` is for those that were stored while the length
+was not known, and the rest is `piece_bytes` of the length, which only grows."""
 
 _PIECES = (
     sa.select(pieces)
@@ -123,20 +115,7 @@ _PIECES = (
 )
 """Pieces with bytes of a range, in the order of their first ones."""
 
-_ADD_PART = (
-    sa.insert(parts)
-    .from_select(
-        ["key", "number", "end", "etag", "crc32c"],
-        sa.select(
-            files.c.key,
-            *(
-                sa.bindparam(f"part_{column}", type_=parts.c[column].type)
-                for column in ("number", "end", "etag", "crc32c")
-            ),
-        ).where(_IS_LEASED),
-    )
-    .execution_options(**_COUNTED)
-)
+_ADD_PART = _insert(parts, "key", "number", "end", "etag", "crc32c", condition=_IS_LEASED)
 
 _LOCK_SHARED = (
     sa.select(pieces.c.id)
@@ -311,23 +290,23 @@ class BucketCatalog:
                     rows.append({"name": found.name, "due_at": now + ANNOUNCED_FOR})
                 connection.execute(sa.insert(garbage), rows)
             connection.execute(_DELETE_FILE, {"of_key": key})
-            due = sa.select(garbage).where(garbage.c.id > before, garbage.c.due_at <= now)
+            due = GARBAGE.where(garbage.c.id > before, garbage.c.due_at <= now)
             own = due.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
-            return [_garbage(row) for row in connection.execute(own)]
+            return [Garbage(*row) for row in connection.execute(own)]
 
     def remove_unused(self, key: str) -> None:
         """Delete the row of a file that has no bytes, neither stored nor being stored."""
         has_pieces = sa.select(pieces.c.id).where(pieces.c.key == _KEY).exists()
-        is_put = [garbage.c.name.startswith(f"{folder}{key}.") for folder in (PIECES, DIRECT)]
-        is_announced = sa.and_(garbage.c.due_at > self._clock(), sa.or_(*is_put))
-        is_used = sa.or_(has_pieces, sa.select(garbage.c.id).where(is_announced).exists())
-        unused = _DELETE_FILE.where(
-            files.c.name.is_(None), files.c.multipart_id.is_(None), ~is_used
-        )
-        try:
-            self._run(unused, {"of_key": key})
-        except IntegrityError:  # Another transaction has just added a piece.
-            return
+        unused = _DELETE_FILE.where(files.c.name.is_(None), files.c.multipart_id.is_(None))
+        with suppress(IntegrityError), self.database.one_statement() as connection:
+            # The error means that another transaction has just added a piece.
+            is_put = [
+                begins_with(connection, garbage.c.name, f"{folder}{key}.")
+                for folder in (PIECES, DIRECT)
+            ]
+            announced = sa.select(garbage.c.id).where(garbage.c.due_at > self._clock())
+            is_used = sa.or_(has_pieces, announced.where(sa.or_(*is_put)).exists())
+            connection.execute(unused.where(~is_used), {"of_key": key})
 
     # ---- pieces
 
@@ -337,14 +316,14 @@ class BucketCatalog:
         Raises `BytesLost` if the file is gone or is one object already.
         """
         due = self._clock() + ANNOUNCED_FOR + timedelta(seconds=seconds)
-        if not self._run(_ANNOUNCE, {"of_key": key, "object": name, "due": due}):
+        if not self._run(_ANNOUNCE, {"of_key": key, "new_name": name, "new_due_at": due}):
             raise BytesLost(key)
 
     def announced(self, prefix: str) -> list[str]:
         """Names of announced objects that begin with `prefix` and may still be recorded."""
         query = sa.select(garbage.c.name).where(garbage.c.due_at > self._clock())
         with self.database.read() as connection:
-            is_named = garbage.c.name.startswith(prefix, autoescape=True)
+            is_named = begins_with(connection, garbage.c.name, prefix)
             return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))
 
     def touch(self, key: str, seconds: float) -> None:
@@ -361,11 +340,10 @@ class BucketCatalog:
         """
         sure = self._clock() + SURE
         for piece in found:
-            name, span = {"object": piece.name}, piece.span
-            place = {"of_key": key, "begin": span.start, "stop": span.end}
             try:
-                is_known = connection.execute(_CONFIRM, {**name, "sure": sure}).rowcount
-                row = {**name, **place, "checksum": piece.crc32c}
+                known = {"object": piece.name, "sure": sure}
+                is_known = connection.execute(_CONFIRM, known).rowcount
+                row = _row(key, piece)
                 if not is_known or not connection.execute(_ADD_PIECE, row).rowcount:
                     raise BytesLost(key)
             except IntegrityError as error:  # The file was removed as this ran.
@@ -396,9 +374,7 @@ class BucketCatalog:
                 if not known.issuperset(piece.name for piece in shared):
                     raise BytesLost(of_key)
                 for piece in shared:
-                    row = {"of_key": key, "begin": piece.span.start, "stop": piece.span.end}
-                    row |= {"object": piece.name, "checksum": piece.crc32c}
-                    if not connection.execute(_ADD_PIECE, row).rowcount:
+                    if not connection.execute(_ADD_PIECE, _row(key, piece)).rowcount:
                         raise BytesLost(key)
 
     def pieces(self, key: str, span: ByteRange) -> tuple[list[Piece], int]:
@@ -407,6 +383,7 @@ class BucketCatalog:
         At most `PAGE` of them; the second value is `span.end` if there are no more.
         """
         place = {"of_key": key, "position": span.start, "stop": span.end}
+        place["longest"] = piece_bytes(None, span.start)
         rows = self._read(_PIECES, place)
         found = [Piece(row.id, ByteRange(row.start, row.end), row.name, row.crc32c) for row in rows]
         if len(found) < PAGE:
@@ -433,6 +410,12 @@ class BucketCatalog:
         values = change.values(leased_by=token, leased_until=until)
         return self._run(values, {"of_key": key}) == 1
 
+    def leased(self, keys: Sequence[str]) -> set[str]:
+        """Those of the files that a lease holder makes one object now."""
+        is_held = sa.and_(files.c.leased_by.is_not(None), files.c.leased_until >= self._clock())
+        query = sa.select(files.c.key).where(files.c.key.in_(keys), files.c.name.is_(None), is_held)
+        return {row.key for row in self._read(query, {})}
+
     def release(self, key: str, token: str) -> None:
         """End a lease; does nothing if another token has it."""
         self._run(sa.update(files).where(_IS_LEASED).values(leased_by=None), _of(key, token))
@@ -452,7 +435,8 @@ class BucketCatalog:
                 return False
             if connection.execute(values, _of(key, token)).rowcount:
                 return True
-            connection.execute(sa.insert(garbage), [_discarded(multipart, self._clock())])
+            unused = {"name": multipart.name, "multipart_id": multipart.id}
+            connection.execute(sa.insert(garbage), {**unused, "due_at": self._clock()})
             return False
 
     def forget_multipart(self, key: str, token: str) -> None:
@@ -474,10 +458,11 @@ class BucketCatalog:
         rows = [
             {
                 **_of(key, token),
-                "part_number": part.number,
-                "part_end": part.end,
-                "part_etag": part.stamp.etag,
-                "part_crc32c": part.stamp.crc32c,
+                "new_key": key,
+                "new_number": part.number,
+                "new_end": part.end,
+                "new_etag": part.stamp.etag,
+                "new_crc32c": part.stamp.crc32c,
             }
             for part in found
         ]
@@ -498,31 +483,6 @@ class BucketCatalog:
         rows = self._read(query.limit(1), {"of_key": key})
         return _part(rows[0]) if rows else None
 
-    # ---- garbage
-
-    def discard(self, name: str, multipart_id: str | None = None) -> None:
-        """Leave an object or an unfinished multipart upload to the next sweep."""
-        row = {"name": name, "multipart_id": multipart_id, "due_at": self._clock()}
-        self._run(sa.insert(garbage), row)
-
-    def garbage(self, limit: int) -> list[Garbage]:
-        """Returns due garbage, whose announcements can be taken back no more."""
-        due = sa.select(garbage.c.id).where(garbage.c.due_at <= self._clock())
-        some = due.order_by(garbage.c.id).limit(limit).scalar_subquery()
-        claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(due_at=LONG_AGO)
-        with self.database.write() as connection:
-            # Waits for a transaction that takes an announcement back, which is left out then.
-            return [_garbage(row) for row in connection.execute(claim.returning(garbage))]
-
-    def collected(self, removed: Collection[Garbage], failed: Collection[Garbage] = ()) -> None:
-        """Delete the rows of removed garbage; the failed garbage is due again an hour later."""
-        gone, kept = (garbage.c.id.in_([each.id for each in some]) for some in (removed, failed))
-        with self.database.write() as connection:
-            connection.execute(sa.delete(garbage).where(gone))
-            if failed:
-                due_at = self._clock() + RETRY_DELAY
-                connection.execute(sa.update(garbage).where(kept).values(due_at=due_at))
-
     def _read(self, query: sa.Select[Any], values: Mapping[str, object]) -> Sequence[sa.Row[Any]]:
         with self.database.read() as connection:
             return connection.execute(query, values).all()
@@ -537,8 +497,15 @@ def _of(key: str, token: str) -> dict[str, object]:
     return {"of_key": key, "token": token}
 
 
-def _discarded(multipart: Multipart, now: object) -> dict[str, object]:
-    return {"name": multipart.name, "multipart_id": multipart.id, "due_at": now}
+def _row(key: str, piece: Piece) -> dict[str, object]:
+    return {
+        "of_key": key,
+        "new_key": key,
+        "new_start": piece.span.start,
+        "new_end": piece.span.end,
+        "new_name": piece.name,
+        "new_crc32c": piece.crc32c,
+    }
 
 
 def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> None:
@@ -552,97 +519,3 @@ def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> No
 
 def _part(row: sa.Row[Any]) -> Part:
     return Part(row.number, row.end, Stamp(row.etag, row.crc32c))
-
-
-def _garbage(row: sa.Row[Any]) -> Garbage:
-    return Garbage(row.id, row.name, row.multipart_id)
-
-
-# ---- inventory -----------------------------------------------------------------------------------
-
-_NEEDED = sa.union_all(
-    sa.select(files.c.name).where(files.c.is_published), sa.select(pieces.c.name)
-).subquery()
-"""Names of objects that must be in the bucket."""
-
-_POSSIBLE = sa.union_all(
-    sa.select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
-    sa.select(files.c.multipart_name).where(
-        files.c.multipart_name.is_not(None), files.c.multipart_name.is_distinct_from(files.c.name)
-    ),
-    sa.select(garbage.c.name),
-).subquery()
-"""Names of objects that are being stored or are to be removed."""
-
-
-class BucketInventory:
-    """Lists all files and objects, for the sweep and for reconciling; `clock` determines ages."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    def has_files(self) -> bool:
-        """Whether any file is stored or being received in a bucket."""
-        with self._database.read() as connection:
-            return connection.execute(sa.select(files.c.key).limit(1)).first() is not None
-
-    def staged(self) -> Iterator[tuple[str, float]]:
-        """Keys of unpublished files, with their ages in seconds."""
-        now = self._clock()
-        for row in self._pages(files.c.is_published.is_(False)):
-            yield row.key, (now - row.active_at).total_seconds()
-
-    def published(self) -> Iterator[str]:
-        """Keys of published files."""
-        return (row.key for row in self._pages(files.c.is_published))
-
-    def shift_activity(self, later: timedelta) -> None:
-        """Shift the activity times of unpublished files, but not beyond now."""
-        now, active_at = self._clock(), files.c.active_at
-        shifted = active_at + sa.literal(later // timedelta(microseconds=1))
-        latest = sa.case((active_at > now - later, sa.literal(now, Instant)), else_=shifted)
-        change = sa.update(files).where(files.c.is_published.is_(False)).values(active_at=latest)
-        with self._database.write() as connection:
-            connection.execute(change)
-
-    def objects(self) -> Iterator[tuple[str, bool]]:
-        """Yields names of objects that may be in the bucket, and whether each must be.
-
-        Names come in byte order.
-        """
-        named = sa.union_all(
-            sa.select(_NEEDED.c[0].label("name"), sa.literal(1).label("is_needed")),
-            sa.select(_POSSIBLE.c[0], sa.literal(0)),
-        ).subquery()
-        with self._database.snapshot() as connection:
-            collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
-            query = sa.select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
-            for row in connection.execution_options(yield_per=PAGE).execute(query):
-                yield row.name, bool(row.is_needed)
-
-    def is_needed(self, name: str) -> bool:
-        """Whether an object of this name must be in the bucket."""
-        return self._is_among([_NEEDED], name)
-
-    def is_known(self, name: str) -> bool:
-        """Whether any row refers to an object or a multipart upload with this name."""
-        return self._is_among([_NEEDED, _POSSIBLE], name)
-
-    def _is_among(self, tables: Sequence[Any], name: str) -> bool:
-        with self._database.read() as connection:
-            return any(
-                connection.execute(sa.select(table.c[0]).where(table.c[0] == name).limit(1)).first()
-                for table in tables
-            )
-
-    def _pages(self, condition: Any) -> Iterator[Any]:
-        last = ""
-        while True:
-            query = sa.select(files.c.key, files.c.active_at).where(condition, files.c.key > last)
-            with self._database.read() as connection:
-                rows = connection.execute(query.order_by(files.c.key).limit(PAGE)).all()
-            yield from rows
-            if len(rows) < PAGE:
-                return
-            last = rows[-1].key

@@ -15,16 +15,14 @@ from functools import partial
 from tempfile import TemporaryFile
 
 from app.core.errors import UploadError
+from app.core.pieces import SMALLEST_PART_BYTES
 from app.core.ranges import ByteRange
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.caller import Refused
+from app.storage.s3.caller import PartsDiffer, Refused
 from app.storage.s3.connections import IDLE_SECONDS, Request, StoreUnreachable
-from app.storage.s3.contents import PromisedBytes, SpoolSlice, crc32c_of
+from app.storage.s3.contents import SpoolSlice, crc32c_of
 
 FOLDER = "checks"
-
-PART_BYTES = 5 * 1024 * 1024
-"""The smallest part that S3 accepts, except for the last one."""
 
 SIGNED_SECONDS = 300
 
@@ -116,10 +114,11 @@ def _parts(bucket: Bucket, folder: str) -> Result:
     upload = bucket.create_multipart(name)
     with TemporaryFile() as file, ExitStack() as at_end:
         at_end.callback(bucket.abort_multipart, name, upload)
-        os.ftruncate(file.fileno(), PART_BYTES + 1)
-        whole = bucket.put_object(source, SpoolSlice(file.fileno(), 0, PART_BYTES + 1))
-        stored = bucket.upload_part(name, upload, 1, SpoolSlice(file.fileno(), 0, PART_BYTES))
-        copied = bucket.copy_part(name, upload, 2, source, ByteRange(0, PART_BYTES + 1))
+        os.ftruncate(file.fileno(), SMALLEST_PART_BYTES)
+        body = SpoolSlice(file.fileno(), 0, SMALLEST_PART_BYTES)
+        whole = bucket.put_object(source, body)
+        stored = bucket.upload_part(name, upload, 1, body)
+        copied = bucket.copy_part(name, upload, 2, source)
         if not copied.crc32c:
             for listed in bucket.list_parts(name, upload, first=2):
                 copied = listed.stored
@@ -127,10 +126,11 @@ def _parts(bucket: Bucket, folder: str) -> Result:
             return Grade.FATAL, "A copied part has different bytes."
         # Some stores do not complete a part without a checksum.
         parts = [(1, stored), (2, copied)] if copied.crc32c else [(1, stored)]
-        bucket.complete_multipart(name, upload, parts)
-    found, length = bucket.head(name), PART_BYTES if len(parts) == 1 else 2 * PART_BYTES + 1
-    if found is None or found.length != length:
-        return Grade.FATAL, "An object made of parts does not have all their bytes."
+        try:
+            length = len(parts) * SMALLEST_PART_BYTES
+            bucket.complete_multipart(name, upload, parts, length=length)
+        except PartsDiffer:
+            return Grade.FATAL, "An object made of parts does not have all their bytes."
     if not copied.crc32c:
         return Grade.DEGRADED, (
             "Copied parts have no checksum (CRC32C), not even in the list of parts: the bytes of "
@@ -140,8 +140,8 @@ def _parts(bucket: Bucket, folder: str) -> Result:
 
 
 def _direct_uploads(origin: str, bucket: Bucket, folder: str) -> Result:
-    promised, address = PromisedBytes(1, crc32c_of(b"x")), bucket.caller.address
-    url = bucket.presign_put(f"{folder}/direct", promised, SIGNED_SECONDS)
+    address = bucket.caller.address
+    url, _ = bucket.presign_put(f"{folder}/direct", 1, crc32c_of(b"x"), SIGNED_SECONDS)
     headers = {
         "host": address.authority,
         "origin": origin,

@@ -36,19 +36,6 @@ Body = bytes | SpoolSlice
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedBytes:
-    """Bytes that a client is about to store: length in bytes, and CRC32C as in `Stamp`."""
-
-    length: int
-    crc32c: str
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers that make the store reject any other bytes."""
-        return {"content-length": str(self.length), "x-amz-checksum-crc32c": self.crc32c}
-
-
-@dataclass(frozen=True, slots=True)
 class ObjectHead:
     """An object's metadata."""
 
@@ -108,9 +95,4 @@ def crc32c_of(body: Body) -> str:
 
 def crc32c_text(value: int) -> str:
     """Formats a CRC32C as S3 does."""
-    return base64_of(value.to_bytes(4, "big"))
-
-
-def base64_of(text: bytes) -> str:
-    """Encodes bytes in base64 for headers."""
-    return base64.b64encode(text).decode()
+    return base64.b64encode(value.to_bytes(4, "big")).decode()

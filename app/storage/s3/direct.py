@@ -25,8 +25,8 @@ from app.core.pieces import (
 )
 from app.core.ranges import ByteRange
 from app.storage.base import AddRows, BytesLost
+from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import DIRECT
-from app.storage.s3.contents import PromisedBytes
 from app.storage.s3.pieces import PieceStore, new_name
 
 OFFERS_AT_ONCE = 4
@@ -36,19 +36,18 @@ HEADS_AT_ONCE = 8
 """Number of objects that a process looks up in parallel."""
 
 
-class DirectCells:
-    """Signs URLs for cells and checks the objects that the bucket has received."""
+class BucketCells:
+    """Implements `DirectCells`."""
 
-    def __init__(self, pieces: PieceStore) -> None:
+    def __init__(self, pieces: PieceStore, assembly: Assembly) -> None:
         self._pieces = pieces
+        self._assembly = assembly
+        self.origin = pieces.bucket.caller.address.origin
         self._catalog = pieces.catalog
         self._looking = ThreadPoolExecutor(HEADS_AT_ONCE, thread_name_prefix="head")
 
     def offers(self, key: str, promised: Sequence[PromisedCell]) -> list[CellOffer]:
-        """Returns signed upload requests, valid for `URL_SECONDS`.
-
-        Raises `ChunkMismatch` for spans that are not cells of the file, and `BytesLost`.
-        """
+        """Sign a URL for each cell."""
         file = self._catalog.require_open(key)
         _require_cells(file, promised)
         self._catalog.touch(key, URL_SECONDS)
@@ -57,27 +56,23 @@ class DirectCells:
             if len(self._catalog.announced(_prefix(key, each.span))) >= OFFERS_AT_ONCE:
                 offers.append(CellOffer())
                 continue
-            name = new_name(DIRECT, _place(key, each))
+            name = new_name(_prefix(key, each.span), f"{from_base64(each.crc32c):08x}")
             self._catalog.announce(key, name, seconds=URL_SECONDS)
-            stored = PromisedBytes(each.span.length, each.crc32c)
-            url = self._pieces.bucket.presign_put(name, stored, URL_SECONDS)
-            # Clients send Content-Length automatically, and browsers do not let scripts set it.
-            headers = {
-                name: text for name, text in stored.headers.items() if name != "content-length"
-            }
+            url, headers = self._pieces.bucket.presign_put(
+                name, each.span.length, each.crc32c, URL_SECONDS
+            )
             offers.append(CellOffer(target=CellTarget(url, headers)))
         return offers
 
     def accept(
         self, key: str, promised: Sequence[PromisedCell]
     ) -> list[tuple[ByteRange, int, AddRows]]:
-        """Returns each cell's range, CRC32C and rows, if the bucket has the promised bytes.
-
-        Raises `CellNotStored` unless it has all of them, `ChunkMismatch` and `BytesLost`.
-        """
+        """Look all cells up in the bucket."""
         file = self._catalog.require_open(key)
         _require_cells(file, promised)
         pieces = [*self._looking.map(partial(self._stored, key), promised)]
+        for each in promised:
+            self._assembly.note(file, each.span)
         return [
             (
                 piece.span,
@@ -89,7 +84,8 @@ class DirectCells:
 
     def _stored(self, key: str, promised: PromisedCell) -> Piece:
         """The object with a cell; the newest of several offers is looked up first."""
-        for name in reversed(self._catalog.announced(f"{DIRECT}{_place(key, promised)}.")):
+        prefix = f"{_prefix(key, promised.span)}{from_base64(promised.crc32c):08x}."
+        for name in reversed(self._catalog.announced(prefix)):
             found = self._pieces.bucket.head(name)
             if found is not None and found.length == promised.span.length:
                 return Piece(0, promised.span, name, promised.crc32c)
@@ -97,12 +93,8 @@ class DirectCells:
 
 
 def _prefix(key: str, span: ByteRange) -> str:
+    """The start of an object's name. The CRC32C of its bytes follows, then a token."""
     return f"{DIRECT}{key}.{span.start}-{span.end}."
-
-
-def _place(key: str, promised: PromisedCell) -> str:
-    """What an object's name says of its bytes: the store refuses others."""
-    return f"{_prefix(key, promised.span).removeprefix(DIRECT)}{from_base64(promised.crc32c):08x}"
 
 
 def _require_cells(file: StoredFile, promised: Sequence[PromisedCell]) -> None:

@@ -18,10 +18,10 @@ from app.storage.base import SetupProblem, StagedFile
 from app.storage.local import folder_problems
 from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
-from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import DIRECT, FILES, PIECES, BucketCatalog
 from app.storage.s3.contents import ListedMultipart, ListedObject
+from app.storage.s3.inventory import collect
 
 REMOVED_AT_ONCE = 1000
 """Most objects that one request may remove."""
@@ -40,7 +40,6 @@ LOCK_FILE_SECONDS = 24 * 3600.0
 class BucketInspection:
     """Implements `Inspection` for a bucket and this node's spool folder."""
 
-    assembly: Assembly
     catalog: BucketCatalog
     bucket: Bucket
     spools: Folder
@@ -80,8 +79,9 @@ class BucketInspection:
 
     def sweep(self) -> None:
         """Remove garbage from the bucket, and old lock files from this node."""
-        while garbage := self.catalog.garbage(REMOVED_AT_ONCE):
-            self.assembly.collect(garbage)
+        inventory = self.catalog.inventory
+        while garbage := inventory.garbage(REMOVED_AT_ONCE):
+            collect(self.bucket, inventory, garbage)
         now = time.time()
         for entry in self.locks.entries():
             with suppress(FileNotFoundError), disk_errors():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from io import RawIOBase
 from typing import TYPE_CHECKING
@@ -16,12 +15,13 @@ from crc32c import crc32c
 
 from app.core.errors import StorageFailed
 from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
-from app.core.ranges import ByteRange
+from app.core.ranges import ByteRange, RangeSet
 from app.storage.base import BytesLost
 from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, crc32c_text
+from app.storage.s3.reader import SeekableReader
 from app.storage.s3.spool import Spool, Spools, spool_errors
 
 if TYPE_CHECKING:
@@ -83,6 +83,18 @@ class PieceStore:
         found, end = self.catalog.pieces(key, span)
         return overlay(found, ByteRange(span.start, end)), end
 
+    def all_taken(self, key: str, start: int, length: int) -> Iterator[Taken]:
+        """What to take from which piece, from `start` on, for a file of `length` bytes."""
+        while start < length:
+            taken, end = self.taken(key, ByteRange(start, length))
+            yield from taken
+            start = end
+
+    def has_all(self, key: str, length: int) -> bool:
+        """Whether pieces have all bytes of a file."""
+        taken = self.all_taken(key, 0, length)
+        return RangeSet.of(span for _, span in taken).covers(ByteRange(0, length))
+
     def within(self, length: int) -> Bucket:
         """The bucket, with the time limit of a request of `length` bytes."""
         return self.bucket.within(CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND)
@@ -126,7 +138,7 @@ def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: 
 # ---- reading -------------------------------------------------------------------------------------
 
 
-class PieceReader(io.RawIOBase):
+class PieceReader(SeekableReader):
     """A file that is still being received, as long as its last piece; missing bytes read as zeros.
 
     It stays readable when the file becomes one object.
@@ -137,27 +149,9 @@ class PieceReader(io.RawIOBase):
         self._store = store
         self._key = key
         self._length = length
-        self._position = 0
         self._known: list[Taken] = []
         self._known_span = ByteRange(0, 0)
         self._source: tuple[Piece, RawIOBase] | None = None
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position relative to the start, the current position or the end."""
-        if whence == io.SEEK_CUR:
-            offset += self._position
-        elif whence == io.SEEK_END:
-            offset += self._end
-        self._position = offset
-        return self._position
 
     def close(self) -> None:
         """Close the connection."""
@@ -167,15 +161,14 @@ class PieceReader(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read from one piece, or zeros up to the next one; 0 at the end."""
         target = memoryview(buffer).cast("B")
-        span = ByteRange(self._position, max(self._position, self._end))
+        span = ByteRange(self._position, max(self._position, self._size()))
         if not span.length or not target:
             return 0
         count = self._read(ByteRange(span.start, min(span.end, span.start + len(target))), target)
         self._position += count
         return count
 
-    @property
-    def _end(self) -> int:
+    def _size(self) -> int:
         """The declared length; without one, the end of the last piece."""
         if self._length is None:
             self._length = self._store.catalog.end(self._key)

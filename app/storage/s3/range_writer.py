@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 from app.core.errors import WriterSuperseded
@@ -27,41 +26,46 @@ CHECKPOINT_SECONDS = 30.0
 requests to the store, and short pieces are read again when the file becomes one object."""
 
 
-@dataclass(slots=True, kw_only=True)
 class BucketRangeWriter:
     """Writes one range of a file; `lock` is the open file that holds its lock on this node.
 
-    `recorded` is called with the end of bytes whose rows were added.
+    `recorded` is called with the range of each piece whose row was added.
     """
 
-    pieces: PieceStore
-    file: StoredFile
-    span: ByteRange
-    lock: int
-    limits: BodyLimits
-    checkpoint_seconds: float
-    recorded: Callable[[StoredFile, ByteRange], None]
-    _stored: list[Piece] = field(default_factory=list, init=False)
-    _unverified: list[tuple[ByteRange, Spool]] = field(default_factory=list, init=False)
+    def __init__(  # noqa: PLR0913 - called by the staging alone, with names
+        self,
+        pieces: PieceStore,
+        file: StoredFile,
+        *,
+        span: ByteRange,
+        lock: int,
+        limits: BodyLimits,
+        checkpoint_seconds: float,
+        recorded: Callable[[StoredFile, ByteRange], None],
+    ) -> None:
+        self._pieces = pieces
+        self._file = file
+        self._span = span
+        self._lock = lock
+        self._limits = limits
+        self._checkpoint_seconds = checkpoint_seconds
+        self._recorded = recorded
+        self._stored = list[Piece]()
+        self._unverified = list[tuple[ByteRange, Spool]]()
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Store the bytes first, then call `checkpoint`, once for each piece but the last.
 
         Bytes that are verified only at the end are stored by `finish`.
         """
-        position = told_to = span.start
-        for part in spans_of_pieces(span, self.file.length):
-            if told_to < position and not source.is_verified_at_end:
-                checkpoint(ByteRange(told_to, position))
+        self._checkpoint = None if source.is_verified_at_end else checkpoint
+        self._told_to = self._stored_to = position = span.start
+        for part in spans_of_pieces(span, self._file.length):
+            self._tell()
             with ExitStack() as spools:
-                spool = self.pieces.spools.open(part.start, may_reuse_file=True)
+                spool = self._pieces.spools.open(part.start, may_reuse_file=True)
                 spools.enter_context(spool)
-                flow = _PieceFlow(
-                    self, part, spool, None if source.is_verified_at_end else checkpoint
-                )
-                with spool_errors():
-                    flow.run(source)
-                position, told_to = flow.position, flow.told_to
+                position = self._receive(part, spool, source)
                 if source.is_verified_at_end and position > part.start:
                     self._unverified.append((ByteRange(part.start, position), spool))
                     spools.pop_all()  # Keep the spool open.
@@ -69,115 +73,97 @@ class BucketRangeWriter:
                 break
         return position
 
+    def _receive(self, part: ByteRange, spool: Spool, source: BodySource) -> int:
+        """Copy bytes into a spool and store them, usually as one piece; returns where they end.
+
+        If the copy ends early, what has arrived is stored and reported. If storing itself failed,
+        it is not retried: it has used up its time.
+        """
+        self._spool, self._is_storing = spool, False
+        self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self._limits)
+        self._check_room = self._pieces.spools.room_check(spool)
+        now = time.monotonic()
+        self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoint_seconds
+        with spool_errors():
+            try:
+                self._copy.run(source, self._watch)
+            except BytesLost:
+                raise
+            except BaseException:
+                if not self._is_storing:
+                    self._store()
+                    self._tell()
+                raise
+            self._store()
+        return part.start + self._copy.position
+
+    def _watch(self) -> None:
+        """Called by the copy after each block, and while it waits for bytes."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._stop_if_superseded()
+            self._stop_if_removed()
+        self._check_room(self._copy.position)
+        if now >= self._due_at:
+            self._is_storing = True
+            self._store()
+            self._tell()
+            self._is_storing = False
+            self._due_at = time.monotonic() + self._checkpoint_seconds
+
+    def _store(self) -> None:
+        """Store the bytes that have arrived, unless they are verified at the end."""
+        fresh = ByteRange(self._stored_to, self._spool.base + self._copy.position)
+        if self._checkpoint is not None and fresh.length:
+            self._put(self._spool, fresh)
+            self._stored_to = fresh.end
+
+    def _tell(self) -> None:
+        """Report the stored bytes with `checkpoint`."""
+        stored = ByteRange(self._told_to, self._stored_to)
+        if self._checkpoint is not None and stored.length:
+            self._checkpoint(stored)
+            self._told_to = stored.end
+
+    def _put(self, spool: Spool, span: ByteRange) -> None:
+        """Store bytes of a spool as a piece, without holding the request's slot."""
+        with Stage.SYNC, without_slot():
+            self._stored.append(self._pieces.put(self._file.key, span, spool.slice(span)))
+
     def skip(self, count: int, source: BodySource) -> None:
         """Skip bytes that are already stored, unless a newer writer takes over."""
         if count:
-            discard(source, count=count, limits=self.limits, watch=self.stop_if_superseded)
+            discard(source, count=count, limits=self._limits, watch=self._stop_if_superseded)
 
     def finish(self, source: BodySource) -> None:
         """Finish the source unless a newer writer takes over, and store the verified bytes."""
-        source.finish(self.stop_if_superseded)
+        source.finish(self._stop_if_superseded)
         while self._unverified:
             span, spool = self._unverified.pop(0)
             with spool:
-                self.keep(spool, span)
+                self._put(spool, span)
 
     @contextmanager
     def recording(self) -> Iterator[AddRows]:
         """Yields what adds the rows of the pieces stored so far."""
         found = [*self._stored]
-        yield partial(self.pieces.catalog.add, key=self.file.key, found=found)
+        yield partial(self._pieces.catalog.add, key=self._file.key, found=found)
         self._stored = self._stored[len(found) :]
         for piece in found:
-            self.recorded(self.file, piece.span)
+            self._recorded(self._file, piece.span)
 
     def drop(self) -> None:
         """Discard bytes that were not verified."""
         while self._unverified:
             self._unverified.pop()[1].close()
 
-    def keep(self, spool: Spool, span: ByteRange) -> None:
-        """Store bytes of a spool as a piece, without holding the request's slot."""
-        with Stage.SYNC, without_slot():
-            self._stored.append(self.pieces.put(self.file.key, span, spool.slice(span)))
-
-    def stop_if_superseded(self) -> None:
+    def _stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` if a newer writer of this node has requested the range."""
-        if is_takeover_requested(self.lock, self.span):
+        if is_takeover_requested(self._lock, self._span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
-    def stop_if_removed(self) -> None:
+    def _stop_if_removed(self) -> None:
         """Raise `BytesLost` if this node knows that the upload has ended."""
-        if os.fstat(self.lock).st_nlink == 0:
+        if os.fstat(self._lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")
-
-
-class _PieceFlow:
-    """Follows the copy of a range into a spool and stores its bytes, usually as one piece.
-
-    Without a `checkpoint` it stores nothing.
-    """
-
-    def __init__(
-        self,
-        writer: BucketRangeWriter,
-        span: ByteRange,
-        spool: Spool,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self._writer = writer
-        self._spool = spool
-        self._copy = FileCopy(spool.descriptor, ByteRange(0, span.length), writer.limits)
-        self._checkpoint = checkpoint
-        self._check_room = writer.pieces.spools.room_check(spool)
-        self._is_storing = False
-        self.told_to = span.start
-        now = time.monotonic()
-        self._look_at = now + LOOK_SECONDS
-        self._due_at = now + writer.checkpoint_seconds
-
-    @property
-    def position(self) -> int:
-        """End of the bytes received so far, as a position in the file."""
-        return self._spool.base + self._copy.position
-
-    def run(self, source: BodySource) -> None:
-        """Copy and store the bytes; if the copy ends early, received bytes are stored and recorded.
-
-        If storing itself failed, it is not retried: it has used up its time.
-        """
-        try:
-            self._copy.run(source, self._watch)
-        except BytesLost:
-            raise
-        except BaseException:
-            if not self._is_storing:
-                self._store_and_tell()
-            raise
-        self._store()
-
-    def _watch(self) -> None:
-        now = time.monotonic()
-        if now >= self._look_at:
-            self._look_at = now + LOOK_SECONDS
-            self._writer.stop_if_superseded()
-            self._writer.stop_if_removed()
-        self._check_room(self._copy.position)
-        if now >= self._due_at:
-            self._store_and_tell()
-            self._due_at = time.monotonic() + self._writer.checkpoint_seconds
-
-    def _store_and_tell(self) -> None:
-        fresh = ByteRange(self.told_to, self.position)
-        self._is_storing = True
-        self._store()
-        self.told_to = fresh.end
-        if self._checkpoint is not None and fresh.length:
-            self._checkpoint(fresh)
-        self._is_storing = False
-
-    def _store(self) -> None:
-        """Store the bytes received since the last checkpoint."""
-        fresh = ByteRange(self.told_to, self.position)
-        if self._checkpoint is not None and fresh.length:
-            self._writer.keep(self._spool, fresh)

@@ -29,7 +29,36 @@ PAUSE_SECONDS = 0.2
 Fetch = Callable[[ByteRange], Answer]
 
 
-class ObjectReader(io.RawIOBase):
+class SeekableReader(io.RawIOBase):
+    """A file that is read from a position; its length may be found out late."""
+
+    _position = 0
+
+    def _size(self) -> int:
+        """The length in bytes."""
+        raise NotImplementedError
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to another position; sends no request before the next read."""
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            offset += self._size()
+        if offset < 0:
+            raise ValueError("before the start of the file")
+        self._position = offset
+        return offset
+
+
+class ObjectReader(SeekableReader):
     """Reads an object of known length from any position; re-requests a response that is cut off.
 
     `fetch` requests a half-open range and checks that the response begins there. The first request,
@@ -47,21 +76,8 @@ class ObjectReader(io.RawIOBase):
         if first.length:
             self._answer = fetch(first)
 
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to another position; sends no request before the next read."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
-        if base + offset < 0:
-            raise ValueError("before the start of the object")
-        self._position = base + offset
-        return self._position
+    def _size(self) -> int:
+        return self._length
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         """Read some bytes; 0 at the end. Raises `ServerBusy`, `StorageFailed`."""

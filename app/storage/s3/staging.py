@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
-from threading import Lock
 
 from app.core.errors import UploadError
 from app.core.pieces import spans_of_pieces
@@ -22,6 +21,7 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import FILES
+from app.storage.s3.inventory import collect
 from app.storage.s3.pieces import PieceReader, PieceStore, new_name
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool, spool_errors
@@ -61,7 +61,6 @@ class BucketStaging:
         self._checkpoint_seconds = checkpoint_seconds
         self._received: dict[str, ReceivedWhole] = {}
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
-        self._changing = Lock()
 
     def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
         """Add the file's row; a bucket reserves no space. A length of 0 may still grow."""
@@ -76,8 +75,8 @@ class BucketStaging:
         with self._lock_file(key) as lock:
             lock_range(lock, span)
             writer = BucketRangeWriter(
-                pieces=self._pieces,
-                file=self._catalog.require_open(key),
+                self._pieces,
+                self._catalog.require_open(key),
                 span=span,
                 lock=lock,
                 limits=limits,
@@ -175,19 +174,17 @@ class BucketStaging:
         with disk_errors():
             self.locks.remove(key)
         with suppress(UploadError):
-            self._assembly.collect(garbage)
+            collect(self._pieces.bucket, self._catalog.inventory, garbage)
 
     def let_go(self, key: str) -> None:
         """Free the spool of a file that arrived whole."""
-        with self._changing:
-            held = self._received.pop(key, None)
+        held = self._received.pop(key, None)  # Atomic: two requests do not close it twice.
         if held is not None:
             held.spool.close()
 
     def _hold(self, key: str, spool: Spool, length: int) -> None:
         self.let_go(key)
-        with self._changing:
-            self._received[key] = ReceivedWhole(new_name(FILES, key), spool, length)
+        self._received[key] = ReceivedWhole(new_name(FILES, key), spool, length)
 
     def _arrived(
         self, span: ByteRange, source: BodySource, limits: BodyLimits

@@ -11,16 +11,19 @@ transaction that records its bytes. `assembly.py` makes one object of the pieces
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
+from typing import ClassVar
 
 from app.core.ranges import ByteRange
 from app.storage.local.folder import Folder
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.concatenation import concatenate
+from app.storage.s3.direct import BucketCells
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.pieces import PieceStore
 from app.storage.s3.range_writer import CHECKPOINT_SECONDS
@@ -42,11 +45,12 @@ class BucketStore:
         folder, locks = Folder(staging), Folder(staging / "locks")
         self.pieces = PieceStore(bucket, catalog, Spools(folder))
         assembly = Assembly(self.pieces)
+        self.direct = BucketCells(self.pieces, assembly)
         self.staging = BucketStaging(
             self.pieces, assembly, locks, checkpoint_seconds=checkpoint_seconds
         )
-        self.library = BucketLibrary(self.staging, assembly, catalog, bucket)
-        self.inspection = BucketInspection(assembly, catalog, bucket, spools=folder, locks=locks)
+        self.library = BucketLibrary(self.pieces, self.staging, assembly)
+        self.inspection = BucketInspection(catalog, bucket, spools=folder, locks=locks)
 
 
 # ---- library -------------------------------------------------------------------------------------
@@ -56,14 +60,14 @@ class BucketStore:
 class BucketLibrary:
     """Implements `Library` in a bucket."""
 
+    let_group_read: ClassVar[None] = None
+    pieces: PieceStore
     staging: BucketStaging
     assembly: Assembly
-    catalog: BucketCatalog
-    bucket: Bucket
 
     def concatenate(self, key: str, parts: Sequence[tuple[str, int]]) -> None:
         """Give the file the pieces of the parts."""
-        self.assembly.concatenate(key, parts)
+        concatenate(self.pieces, key, parts)
 
     def publish(self, key: str, length: int) -> None:
         """Make the file one object and mark its row as published."""
@@ -75,21 +79,25 @@ class BucketLibrary:
         """Publish files, in one statement for all that are one object already."""
         keys = [key for key, _ in files]
         self.staging.put_received(keys)
-        if self.catalog.publish(keys) < len(keys):
+        if self.pieces.catalog.publish(keys) < len(keys):
             for key, length in files:
                 self.assembly.publish(key, length)
         for key in keys:
             self.staging.let_go(key)
 
+    def being_published(self, keys: Sequence[str]) -> Set[str]:
+        """Those whose lease another thread or node holds."""
+        return self.pieces.catalog.leased(keys)
+
     def open(self, key: str, span: ByteRange) -> RawIOBase:
         """Open a published file, positioned at `span.start`."""
         name, length = self._published(key)
-        return self.bucket.open(name, span, length)
+        return self.pieces.bucket.open(name, span, length)
 
     def sign_url(self, key: str, seconds: int, /, *, content_type: str, disposition: str) -> str:
         """Returns the store's URL of a published file; may raise `FileNotFoundError`."""
         name, _ = self._published(key)
-        return self.bucket.presign_get(
+        return self.pieces.bucket.presign_get(
             name, seconds, content_type=content_type, disposition=disposition
         )
 
@@ -99,7 +107,7 @@ class BucketLibrary:
 
     def _published(self, key: str) -> tuple[str, int]:
         """Returns the name and length of a published file's object."""
-        file = self.catalog.file(key)
+        file = self.pieces.catalog.file(key)
         if file is None or not file.is_published or file.name is None or file.length is None:
             raise FileNotFoundError(key)
         return file.name, file.length

@@ -17,6 +17,7 @@ import pytest
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.pieces import Stamp
 from app.core.ranges import ByteRange
+from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import MultipartGone, PartsDiffer
@@ -42,6 +43,10 @@ SLOW_BUT_FINE = [Step(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"), Step(erro
 CUT_HEAD = Step(b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: "ab', closes=True)
 GARBAGE = [Step(b"\0\1\2 nonsense\r\n\r\n", closes=True), Step(b"", closes=True)]
 TOO_MANY_HEADERS = Step(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n")
+PARTS = [(1, Stamp("etag", "crc"))]
+COMPLETED = reply(200, b" \n<CompleteResult><ETag>&quot;new&quot;</ETag></CompleteResult>")
+THERE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+NOT_THERE = reply(404)
 BOMB = (
     b'<!DOCTYPE a [<!ENTITY a "aaaaaaaaaaaaaaaaaaaa">'
     + b"".join(b'<!ENTITY %c "%s">' % (98 + n, b"&%c;" % (97 + n) * 50) for n in range(8))
@@ -149,8 +154,9 @@ def test_a_full_store_has_no_room() -> None:
 def test_a_completion_may_fail_after_its_status_was_sent(
     code: str, expected: type[Exception]
 ) -> None:
-    with HostileStore([Step(error(200, code))]) as store, pytest.raises(expected):
-        store.bucket(LONG).complete_multipart("a", "id", [(1, Stamp("etag", "crc"))])
+    steps = [Step(error(200, code)), Step(NOT_THERE)]
+    with HostileStore(steps) as store, pytest.raises(expected):
+        store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
 
 
 @pytest.mark.parametrize(
@@ -162,17 +168,40 @@ def test_a_completion_may_fail_after_its_status_was_sent(
     ],
 )
 def test_a_completion_that_fails_in_passing_is_tried_again(trouble: Step) -> None:
-    body = b"<CompleteResult><ETag>&quot;new&quot;</ETag></CompleteResult>"
-    with HostileStore([trouble, Step(reply(200, b" \n" + body))]) as store:
-        parts = [(1, Stamp("etag", "crc"))]
-        assert store.bucket(LONG).complete_multipart("a", "id", parts) == "new"
+    with HostileStore([trouble, Step(COMPLETED), Step(THERE)]) as store:
+        store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
     assert store.requests[0] == store.requests[1]
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket_module, "APPEARS_SECONDS", 0.05)
+    monkeypatch.setattr(bucket_module, "APPEARS_POLL_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_an_object_may_appear_after_its_completion_was_confirmed() -> None:
+    with HostileStore([Step(COMPLETED), Step(NOT_THERE), Step(THERE)]) as store:
+        store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("length", [5, 6])
+def test_an_object_that_was_confirmed_and_is_not_there_is_not_complete(length: int) -> None:
+    found = NOT_THERE if length == 5 else THERE
+    with HostileStore([Step(COMPLETED), *[Step(found)] * 5]) as store, pytest.raises(PartsDiffer):
+        store.bucket(LONG).complete_multipart("a", "id", PARTS, length=length)
+
+
+def test_an_object_that_an_earlier_call_has_completed_is_complete() -> None:
+    with HostileStore([Step(error(404, "NoSuchUpload")), Step(THERE)]) as store:
+        store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
 
 
 def test_a_copy_may_fail_after_its_status_was_sent() -> None:
     failed, done = error(200, "InternalError"), b"<CopyPartResult><ETag>new</ETag></CopyPartResult>"
     with HostileStore([Step(failed), Step(reply(200, done))]) as store:
-        stored = store.bucket(LONG).copy_part("a", "id", 1, "b", ByteRange(0, 5))
+        stored = store.bucket(LONG).copy_part("a", "id", 1, "b")
     assert stored == Stamp("new", "")
 
 

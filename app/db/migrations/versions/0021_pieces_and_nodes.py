@@ -59,7 +59,12 @@ def upgrade() -> None:
         sa.Column("etag", sa.String(200), nullable=False),
         sa.Column("crc32c", sa.String(8), nullable=False),
     )
-    op.create_index("ix_stored_garbage_name", "stored_garbage", ["name"])
+    op.create_index(
+        "ix_stored_garbage_name",
+        "stored_garbage",
+        ["name"],
+        postgresql_ops={"name": "varchar_pattern_ops"},
+    )
 
 
 def downgrade() -> None:
