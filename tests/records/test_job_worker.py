@@ -1,0 +1,72 @@
+"""The worker of all jobs: what it does for any kind. `tests/video/test_worker.py` has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from app.core.jobs import SWEEP
+from app.db.engine import Database
+from app.db.job_worker import JobWorker, Kind, WorkerPace
+from app.db.jobs import JobRecords
+from app.db.waking import WakeupSocket
+from tests.waiting import wait_until
+
+
+@contextmanager
+def working(worker: JobWorker) -> Iterator[None]:
+    worker.start()
+    try:
+        yield
+    finally:
+        worker.stop(30)
+
+
+def worker_of(database: Database, folder: Path, **more: object) -> JobWorker:
+    parts: dict[str, object] = {"kinds": {}, "pace": WorkerPace(poll_seconds=0.05), **more}
+    return JobWorker(
+        jobs=JobRecords(database),
+        wakeup=WakeupSocket(folder),
+        name="worker",
+        clock=lambda: datetime.now(UTC),
+        **parts,  # type: ignore[arg-type]
+    )
+
+
+def test_a_look_that_fails_does_not_stop_the_others(
+    in_file: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    has_looked = Event()
+
+    def fail() -> int:
+        raise ZeroDivisionError("in the test")
+
+    def look() -> int:
+        has_looked.set()
+        return 0
+
+    with working(worker_of(in_file, tmp_path, looks=[fail, look])):
+        assert has_looked.wait(30)
+    assert "in the test" in caplog.text
+
+
+def test_periodic_work_is_repeated_whether_it_fails_or_not(
+    in_file: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[int] = []
+
+    def run(*_: object) -> None:
+        runs.append(1)
+        if len(runs) % 2:
+            raise ZeroDivisionError("in the test")
+
+    kinds = {SWEEP: Kind(run=run, every=timedelta(seconds=0.05))}
+    with working(worker_of(in_file, tmp_path, kinds=kinds)):
+        wait_until(lambda: len(runs) > 8, "it has run often")
+    assert "sweep crashed" in caplog.text
+    assert JobRecords(in_file).failures(10) == []
