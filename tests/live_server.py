@@ -24,8 +24,8 @@ import requests
 from app.storage.local.folder import make_private_folder
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.serve.folder import DiskFolder
 from app.video.serve.ladder import FILE
+from app.video.serve.scratch import ScratchSpace
 from scripts.fleet.programs import free_port
 from tests.records.making import new_sqlite
 
@@ -68,7 +68,7 @@ def measurement() -> bytes:
     """How fast this machine encodes; empty without ffmpeg."""
     with shared_folder() as name, (Path(name) / ".measurement.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        calibrate(Ffmpeg.find(), DiskFolder(Path(name)))  # Unless another process has done so.
+        calibrate(Ffmpeg.find(), ScratchSpace(Path(name)))  # Unless another process has done so.
         file = Path(name) / FILE
         return file.read_bytes() if file.exists() else b""
 

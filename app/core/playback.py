@@ -98,7 +98,7 @@ class Playback:
     updated_at: datetime
 
 
-# ---- made files ----------------------------------------------------------------------------------
+# ---- derived files -------------------------------------------------------------------------------
 
 # Values that describe derived files of videos.
 

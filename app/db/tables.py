@@ -230,9 +230,10 @@ jobs = Table(
 
 IS_KEPT = text("due_at IS NULL")
 IS_LEFT = text("due_at IS NOT NULL")
+IS_EVICTABLE = text("is_evictable AND due_at IS NULL")
 
-made_files = Table(
-    "made_files",
+derived_files = Table(
+    "derived_files",
     metadata,
     Column("version", String(32), primary_key=True),
     Column("upload_id", String(32), nullable=False),
@@ -242,12 +243,14 @@ made_files = Table(
     Column("made_at", Instant, nullable=False),
     Column("used_at", Instant, nullable=False),
     Column("due_at", Instant),
-    _partial_index("made_files_kept", "upload_id", "folder", "name", unique=True, where=IS_KEPT),
-    _partial_index("made_files_left", "due_at", where=IS_LEFT),
+    Column("is_evictable", Boolean, nullable=False, server_default=false()),
+    _partial_index("derived_files_kept", "upload_id", "folder", "name", unique=True, where=IS_KEPT),
+    _partial_index("derived_files_left", "due_at", where=IS_LEFT),
+    _partial_index("derived_files_evictable", "upload_id", where=IS_EVICTABLE),
 )
-"""Objects in a bucket that were derived from videos. An object with `due_at` is invisible, since it
-is not stored yet or was discarded, and is deleted at that time. Rows outlive their videos until
-then."""
+"""Objects that were derived from videos, in a folder or a bucket. An object with `due_at` is
+invisible, since it is not stored yet or was discarded, and is deleted at that time. Rows outlive
+their videos until then."""
 
 encoders = Table(
     "encoders",

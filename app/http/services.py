@@ -102,6 +102,7 @@ class Services:
         """After `prepare`, once for all processes of a server; raises `WrongStorage`."""
         # First: with the wrong storage, bytes that are safe would be recorded as lost.
         self.storage_identity.require()
+        self.media.prepare()
         is_in_folders = self.bucket is None
         after_restart_of_machine(
             self.settings.data_dir / BOOT_MARKER,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import random
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
 from app.core.ranges import ByteRange
+from app.core.upload import UploadId
 from app.video.index.virtual_file import Piece, VirtualFileWriter
+from app.video.serve.derived_files import DerivedFiles
 from tests.deliver.stored import Stored, store
+from tests.derived import files_of, place
 from tests.dropzone_client import random_bytes
 from tests.live_server import Server, receive_exactly
 from tests.waiting import wait_until
@@ -41,9 +43,8 @@ def content_of(pieces: list[Piece]) -> bytes:
     )
 
 
-def write(path: Path, pieces: list[Piece]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as target:
+def write(files: DerivedFiles, video: str, name: str, pieces: list[Piece]) -> None:
+    with files.writing(UploadId(video), name) as target:
         writer = VirtualFileWriter(target)
         writer.extend(pieces)
         writer.finish()
@@ -53,11 +54,6 @@ def write(path: Path, pieces: list[Piece]) -> None:
 def film(server: Server) -> Stored:
     """An upload with an index made by hand."""
     film = store(server, "notes.bin", CONTENT)
-    folder = server.library.parent / "media" / film.id
-    write(folder / "play.virtual", PIECES)
-    write(folder / "hls" / "source" / "segments.virtual", PIECES)
-    (folder / "hls" / "source" / "init.mp4").write_bytes(HEAD)
-    (folder / "poster.jpg").write_bytes(b"\xff\xd8picture")
     length = len(content_of(PIECES))
     stream = {
         "name": "source",
@@ -69,7 +65,12 @@ def film(server: Server) -> Stored:
         "durations": [4, 4, 2],
         "reaches": [length] * 3,
     }
-    (folder / "hls.json").write_text(json.dumps([stream]))
+    with files_of(server.library.parent) as files:
+        write(files, film.id, "play.virtual", PIECES)
+        write(files, film.id, "hls/source/segments.virtual", PIECES)
+        place(files, film.id, "hls/source/init.mp4", HEAD)
+        place(files, film.id, "poster.jpg", b"\xff\xd8picture")
+        place(files, film.id, "hls.json", json.dumps([stream]).encode())
     return film
 
 

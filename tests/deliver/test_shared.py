@@ -17,6 +17,7 @@ from app.http.documents import plays_original
 from app.video.serve.library import PlaybackView
 from tests.deliver.stored import Stored, store
 from tests.deliver.test_playback import write
+from tests.derived import files_of
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.records.making import new_upload
 from tests.waiting import wait_until
@@ -84,8 +85,8 @@ def with_play_file(server: Server, film: Stored) -> Stored:
         return bool(found["playback"]["state"] != PlaybackState.WAITING)
 
     wait_until(is_looked_at, "the server has looked for a film in it")
-    folder = server.library.parent / "media" / film.id
-    write(folder / "play.virtual", [ByteRange(0, len(CONTENT))])
+    with files_of(server.library.parent) as files:
+        write(files, film.id, "play.virtual", [ByteRange(0, len(CONTENT))])
     return film
 
 

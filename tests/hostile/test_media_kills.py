@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -11,6 +12,7 @@ from random import Random
 
 from app.core.jobs import MEDIA_LANES, JobState
 from app.core.upload import UploadId
+from app.video.serve.derived_files import UNFINISHED_FOR
 from tests.hostile.conftest import Scaled
 from tests.video.world import World, wall_clock, work_until_killed
 from tests.waiting import wait_until
@@ -114,5 +116,9 @@ def check(world: World, film: UploadId) -> None:
     assert "index" in {job.kind for job in jobs}
     assert {job.state for job in jobs} == {JobState.DONE}
     expected = {"-".join(filter(None, (job.kind, job.argument))): str(job) for job in jobs}
-    made = {path.name: path.read_text().strip() for path in world.folder.path(film).iterdir()}
+    names = world.files.top_names([film])[film]
+    made = {name: world.path(film, name).read_text().strip() for name in names}
     assert made == expected
+    a_day_later = replace(world.files, clock=lambda: wall_clock() + UNFINISHED_FOR)
+    a_day_later.remove_abandoned()
+    assert len(list((world.data / "media" / film).iterdir())) == len(made)

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
+from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from app.core.errors import StorageFailed
 from app.core.jobs import JobState
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackProblem
 from app.core.ranges import ByteRange, RangeSet
+from app.core.upload import UploadId
 from app.db.engine import (
     MIGRATIONS,
     Database,
@@ -30,7 +32,7 @@ from app.db.engine import (
     upgrade,
 )
 from app.db.jobs import JobRecords
-from app.db.tables import projects
+from app.db.tables import derived_files, projects
 from app.records.uploads import UploadRecords
 from tests.records.making import NOW, new_upload, sqlite
 
@@ -132,6 +134,32 @@ def test_a_database_with_the_first_tables_is_carried_over(tmp_path: Path) -> Non
         assert (job.client, job.turn) == ("person:1", 4)
         after = records.add_received(upload, ByteRange(0, 100), NOW)
         assert after.state is UploadState.VERIFYING
+
+
+def test_derived_files_of_a_bucket_are_carried_over(database: Database) -> None:
+    video = UploadId("ab" * 16)
+    with database.write() as connection:
+        for name in ("kept", "left", "evictable"):
+            connection.execute(text(f"DROP INDEX derived_files_{name}"))
+        connection.execute(text("ALTER TABLE derived_files DROP COLUMN is_evictable"))
+        connection.execute(text("ALTER TABLE derived_files RENAME TO made_files"))
+        for name in ("kept", "left"):
+            connection.execute(text(f"CREATE INDEX made_files_{name} ON made_files (due_at)"))
+        for folder, name in (("", "poster.jpg"), ("rungs/720", "1.m4s"), ("renditions", "720.mp4")):
+            row = {"version": name, "of": video, "folder": folder, "name": f"{folder}/{name}"}
+            values = ":version, :of, :name, :folder, 5, 1, 1"
+            columns = "version, upload_id, name, folder, length, made_at, used_at"
+            connection.execute(text(f"INSERT INTO made_files ({columns}) VALUES ({values})"), row)
+        with Operations.context(MigrationContext.configure(connection)):
+            scripts = ScriptDirectory.from_config(configuration())
+            scripts.get_revision("0021").module.list_derived_files()
+    with database.read() as connection:
+        rows = connection.execute(select(derived_files.c.version, derived_files.c.is_evictable))
+        assert {version: bool(is_evictable) for version, is_evictable in rows} == {
+            "poster.jpg": False,
+            "1.m4s": True,
+            "720.mp4": True,
+        }
 
 
 def test_older_tables_are_left_alone(database: Database) -> None:

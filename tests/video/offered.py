@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
+
+from app.core.upload import UploadId
+from app.video.serve.derived_files import DerivedFiles
+from tests.derived import place
 
 SEGMENT_SECONDS = (4.0, 4.0, 4.0, 4.0, 2.5)
 
@@ -36,20 +39,15 @@ SOUND: dict[str, Any] = {
 }
 
 
-def write_film(folder: Path, **picture: Any) -> None:
-    """Let the video whose made files are in `folder` be a film in 1080p, on a fast machine."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hls.json").write_text(json.dumps([{**PICTURE, **picture}, SOUND]))
+def write_film(files: DerivedFiles, video: UploadId, **picture: Any) -> None:
+    """Let a video be a film in 1080p, on a fast machine."""
+    place(files, video, "hls.json", json.dumps([{**PICTURE, **picture}, SOUND]).encode())
     capability = {"encoder": "by hand", "megapixels_per_second": 1000.0}
-    (folder.parent / ".encoder.json").write_text(json.dumps(capability))
+    (files.scratch.root / ".encoder.json").write_text(json.dumps(capability))
 
 
-def write_segments(folder: Path, quality: int, *numbers: int) -> None:
+def write_segments(files: DerivedFiles, video: UploadId, quality: int, *numbers: int) -> None:
     """Let segments of a quality be made; each consists of its number."""
-    rendition = folder / "rungs" / str(quality)
-    rendition.mkdir(parents=True, exist_ok=True)
-    (rendition / "init.mp4").write_bytes(b"init")
+    place(files, video, f"rungs/{quality}/init.mp4", b"init")
     for number in numbers:
-        made = rendition / ".made"  # Renamed, as a reader must not see a part of it.
-        made.write_bytes(b"%d" % number)
-        made.replace(rendition / f"{number}.m4s")
+        place(files, video, f"rungs/{quality}/{number}.m4s", b"%d" % number)

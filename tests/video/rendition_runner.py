@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from app.core.jobs import Heartbeat, Job, Lane, Step
 from app.core.upload import UploadId
@@ -26,6 +25,7 @@ from app.video.serve.renditions import (
     rendition_folder,
 )
 from app.video.serve.source import REMUXED, MediaSource, length_of, reader
+from tests.derived import names_of, place
 from tests.storage.stores import local_store
 from tests.video.world import World, wall_clock
 
@@ -40,7 +40,7 @@ class StepRunner:
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder)
-        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
+        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.files)
         self.capability = CAPABILITY
 
     def tools(self, programs: Ffmpeg | None = None) -> StepTools:
@@ -50,12 +50,10 @@ class StepRunner:
     def add(self, path: Path) -> UploadId:
         """A film, indexed."""
         upload_id = self.world.publish()
-        place = self.world.folder.path(upload_id, REMUXED)
-        place.parent.mkdir(parents=True)
-        shutil.copy(path, place)
-        with place.open("rb", buffering=0) as file:
-            movie, read_at = movie_of(place), reader(file)
-            keep_streams(movie, upload_id, self.world.folder, read_at=read_at)
+        source = place(self.world.files, upload_id, REMUXED, path.read_bytes())
+        with source.open("rb", buffering=0) as file:
+            movie, read_at = movie_of(source), reader(file)
+            keep_streams(movie, upload_id, self.world.files, read_at=read_at)
         return upload_id
 
     def queue(self, upload_id: UploadId, step: str, argument: str, priority: int) -> Job:
@@ -77,7 +75,7 @@ class StepRunner:
     def rendition(self, upload_id: UploadId) -> Path:
         self.queue(upload_id, RENDITION, "360", ORDERED_PRIORITY)
         self.run(self.claim(Lane.BACKGROUND))
-        return self.world.folder.path(upload_id, rendition_file(360))
+        return self.world.path(upload_id, rendition_file(360))
 
     def run(self, job: Job, beat: Heartbeat | None = None, programs: Ffmpeg | None = None) -> None:
         step = self.steps(programs)[job.kind]
@@ -100,8 +98,9 @@ class StepRunner:
 
     def made(self, upload_id: UploadId) -> set[str]:
         """The names of the segments that there are."""
-        folder = self.world.folder.path(upload_id, rendition_folder(360))
-        return {path.stem for path in folder.glob("*.m4s")}
+        folder = f"{rendition_folder(360)}/"
+        made = [PurePath(each) for each in names_of(self.world.files, upload_id) if folder in each]
+        return {path.stem for path in made if path.suffix == ".m4s"}
 
 
 def movie_of(path: Path) -> Movie:

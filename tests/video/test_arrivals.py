@@ -100,7 +100,7 @@ def test_a_film_whose_description_failed_is_looked_at_again(
     world: World, store: Store, film: FilmStore
 ) -> None:
     upload = add_most_of(world, store, film("h264.mp4"))
-    tools = world.tools(MediaSource(store, world.folder))
+    tools = world.tools(MediaSource(store, world.files))
     arrivals = Arrivals(replace(tools, media=Busy(world.database)))
     arrivals.look()
     assert state_of(world, upload) is PlaybackState.WAITING
@@ -111,7 +111,7 @@ def test_a_film_whose_description_failed_is_looked_at_again(
 def test_a_film_is_found_whose_bytes_were_recorded_long_after_they_had_arrived(
     world: World, store: Store, film: FilmStore
 ) -> None:
-    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    arrivals = Arrivals(world.tools(MediaSource(store, world.files)))
     arrivals.look()
     upload = add_most_of(world, store, film("h264.mp4"), seconds_ago=BUSY_SECONDS)
     arrivals.look()
@@ -124,7 +124,7 @@ def test_a_film_is_not_believed_to_have_more_frames_than_bytes_have_arrived(
     """20 kB that describe 32 tracks of 309 000 frames each, of a file that claims to have 10 MB."""
     whole = hostile_indexes.of_many_edits(tracks=32, samples=309_000)
     upload = add_begun(world, store, whole[:20_000], len(whole))
-    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    arrivals = Arrivals(world.tools(MediaSource(store, world.files)))
     assert not arrivals.look()
     assert state_of(world, upload) is None
 
@@ -132,7 +132,7 @@ def test_a_film_is_not_believed_to_have_more_frames_than_bytes_have_arrived(
 def test_such_a_film_plays_once_enough_of_it_has_arrived(world: World, store: Store) -> None:
     content = hostile_indexes.film(hostile_indexes.track(5000), media_bytes=10_000)
     upload = add_begun(world, store, content[:2000], len(content))
-    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    arrivals = Arrivals(world.tools(MediaSource(store, world.files)))
     arrivals.look()
     assert state_of(world, upload) is None
     receive(world, store, upload, 2000, content[2000:6000])
@@ -147,7 +147,7 @@ def test_films_with_a_short_index_come_before_those_with_a_long_one(
     content = hostile_indexes.film(hostile_indexes.track(length), media_bytes=length + 10)
     short = add_most_of(world, store, film("h264.mp4"))
     long = [add_begun(world, store, content[:-5], len(content)) for _ in range(2)]
-    arrivals = Arrivals(world.tools(MediaSource(store, world.folder)))
+    arrivals = Arrivals(world.tools(MediaSource(store, world.files)))
     assert arrivals.look()
     assert state_of(world, short) is PlaybackState.PLAYABLE
     assert sorted(map(str, (state_of(world, each) for each in long))) == ["None", "playable"]
@@ -162,7 +162,7 @@ def test_long_indexes_that_cannot_be_noted_wait_for_the_next_look(
     length = SHORT_INDEX + 1000
     content = hostile_indexes.film(hostile_indexes.track(length), media_bytes=length + 10)
     long = [add_begun(world, store, content[:-5], len(content)) for _ in range(2)]
-    tools = world.tools(MediaSource(store, world.folder))
+    tools = world.tools(MediaSource(store, world.files))
     arrivals = Arrivals(replace(tools, media=Busy(world.database, failures=2)))
     assert not arrivals.look()
     assert arrivals.look()

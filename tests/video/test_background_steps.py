@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -32,6 +31,7 @@ from app.video.make.sound import (
 from app.video.make.video_files import sounds_to_encode
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest
 from app.video.serve.source import REMUXED, MediaSource
+from tests.derived import place
 from tests.storage.stores import local_store
 from tests.video.films import FilmStore, ffmpeg
 from tests.video.frames import probe
@@ -44,7 +44,7 @@ class Steps:
 
     def __init__(self, folder: Path) -> None:
         self.world = World(folder / "data")
-        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.folder)
+        self.source = MediaSource(local_store(folder / "in", folder / "out"), self.world.files)
 
     def run(
         self, step: str, path: Path, programs: Ffmpeg | None = None, *, is_lost: bool = False
@@ -53,9 +53,7 @@ class Steps:
         upload_id = self.world.publish()
         self.world.media.add(upload_id, wall_clock(), is_planned=True)
         self.world.media.move(upload_id, PlaybackState.PLAYABLE, wall_clock())
-        place = self.world.folder.path(upload_id, REMUXED)
-        place.parent.mkdir(parents=True)
-        shutil.copy(path, place)
+        place(self.world.files, upload_id, REMUXED, path.read_bytes())
         tools = self.world.tools(self.source, programs)
         steps: Mapping[str, Step] = {
             SUBTITLES: partial(write_subtitles, tools),
@@ -72,10 +70,10 @@ class Steps:
         return upload_id
 
     def made(self, upload_id: UploadId) -> set[str]:
-        return set(self.world.folder.made([upload_id])[upload_id]) - {REMUXED}
+        return set(self.world.files.top_names([upload_id])[upload_id]) - {REMUXED}
 
     def text(self, upload_id: UploadId, name: str) -> str:
-        return self.world.folder.path(upload_id, name).read_text()
+        return self.world.path(upload_id, name).read_text()
 
 
 @pytest.fixture
@@ -205,7 +203,7 @@ def test_a_damaged_sound_costs_a_film_no_other(
 ) -> None:
     damaged = with_damage(film("late-ac3.mp4"), tmp_path / "damaged.mp4", sounds=slice(1))
     made = steps.run(SOUND, damaged)
-    manifest = Manifest.from_json(steps.world.folder.path(made, MANIFEST).read_bytes())
+    manifest = Manifest.from_json(steps.world.path(made, MANIFEST).read_bytes())
     sounds = [stream for stream in manifest.streams if stream.kind == "audio"]
     assert [(sound.name, sound.language) for sound in sounds] == [("audio-2", "de")]
     playback = steps.world.media.get(made)
@@ -220,7 +218,7 @@ def test_nothing_is_kept_of_sound_that_cannot_be_decoded(
     damaged = with_damage(film("late-ac3.mp4"), tmp_path / "damaged.mp4", sounds=slice(2))
     with pytest.raises(JobFailed, match="nothing in it can be decoded"):
         steps.run(SOUND, damaged)
-    assert not list(steps.world.folder.root.glob(f"*/{SOUND_FILE}"))
+    assert not list(steps.world.files.scratch.root.rglob(f"{SOUND_FILE}*"))
 
 
 def test_sounds_that_share_an_id_are_left_out(film: FilmStore, tmp_path: Path) -> None:

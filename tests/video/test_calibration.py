@@ -11,8 +11,8 @@ import pytest
 from app.video.make import encoder as calibration
 from app.video.make.encoder import calibrate
 from app.video.make.ffmpeg import Ffmpeg
-from app.video.serve.folder import DiskFolder
 from app.video.serve.ladder import FILE, read_capability, write_capability
+from app.video.serve.scratch import ScratchSpace
 
 
 def test_a_host_is_measured_once_for_each_version_of_ffmpeg(
@@ -21,24 +21,24 @@ def test_a_host_is_measured_once_for_each_version_of_ffmpeg(
     """Measured once and with few pictures here, which is less exact than otherwise."""
     monkeypatch.setattr(calibration, "ATTEMPTS", 1)
     monkeypatch.setattr(calibration, "MANY_PICTURES", 12)
-    folder, ffmpeg = DiskFolder(tmp_path), Ffmpeg.find()
-    calibrate(ffmpeg, folder)
+    space, ffmpeg = ScratchSpace(tmp_path), Ffmpeg.find()
+    calibrate(ffmpeg, space)
     first = read_capability(tmp_path)
     assert first is not None
     assert (first.encoder, first.processors) == (ffmpeg.version(), len(os.sched_getaffinity(0)))
     assert first.megapixels_per_second > 1
     known = replace(first, megapixels_per_second=7)
-    with folder.scratch_folder() as scratch:
+    with space.folder() as scratch:
         write_capability(known, tmp_path, scratch)
-    calibrate(ffmpeg, folder)
+    calibrate(ffmpeg, space)
     assert read_capability(tmp_path) == known
-    with folder.scratch_folder() as scratch:
+    with space.folder() as scratch:
         write_capability(replace(known, options="-preset slow"), tmp_path, scratch)
-    calibrate(ffmpeg, folder)
+    calibrate(ffmpeg, space)
     again = read_capability(tmp_path)
     assert again is not None
     assert again.options == first.options
-    calibrate(Ffmpeg(ffmpeg=None, ffprobe=None), folder)
+    calibrate(Ffmpeg(ffmpeg=None, ffprobe=None), space)
     assert read_capability(tmp_path) is None
 
 

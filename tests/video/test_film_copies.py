@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from io import FileIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +13,11 @@ import pytest
 
 from app.core.errors import ServerBusy
 from app.core.jobs import JobCancelled, JobFailed
-from app.video.serve.folder import MAKING, DiskFolder
+from app.video.serve.derived_files import DerivedFiles
+from app.video.serve.scratch import MAKING
 from app.video.serve.source import CACHED_BLOCK_BYTES, ENDS_BYTES, TOO_LARGE, Blocks, MediaSource
+from tests.derived import files_in
+from tests.records.making import new_sqlite
 from tests.storage.stores import local_store
 
 if TYPE_CHECKING:
@@ -53,21 +56,22 @@ def film(tmp_path: Path) -> Iterator[Counted]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> DiskFolder:
-    return DiskFolder(tmp_path / "media")
+def files(tmp_path: Path) -> Iterator[DerivedFiles]:
+    with closing(new_sqlite(tmp_path / "records.db")) as database:
+        yield files_in(tmp_path / "media", database)
 
 
 def go_on() -> None:
     """What is told while a film is copied."""
 
 
-def source_of(folder: DiskFolder, most_copied_bytes: int) -> MediaSource:
-    store = local_store(folder.root / "in", folder.root / "out")
-    return MediaSource(store, folder, most_copied_bytes=most_copied_bytes)
+def source_of(files: DerivedFiles, most_copied_bytes: int) -> MediaSource:
+    store = local_store(files.scratch.root / "in", files.scratch.root / "out")
+    return MediaSource(store, files, most_copied_bytes=most_copied_bytes)
 
 
-def half_made(folder: DiskFolder) -> list[Path]:
-    return list((folder.root / MAKING).glob("*"))
+def half_made(files: DerivedFiles) -> list[Path]:
+    return list((files.scratch.root / MAKING).glob("*"))
 
 
 def test_short_reads_near_each_other_are_one_request(film: Counted) -> None:
@@ -86,14 +90,14 @@ def test_reads_of_any_length_have_the_bytes_of_the_film(film: Counted, length: i
         assert blocks.read_at(start, length) == CONTENT[start : start + length]
 
 
-def test_a_program_reads_a_copy_that_goes_afterwards(film: Counted, folder: DiskFolder) -> None:
-    with source_of(folder, len(CONTENT)).on_disk(film, go_on) as path:
+def test_a_program_reads_a_copy_that_goes_afterwards(film: Counted, files: DerivedFiles) -> None:
+    with source_of(files, len(CONTENT)).on_disk(film, go_on) as path:
         assert path.read_bytes() == CONTENT
-    assert half_made(folder) == []
+    assert half_made(files) == []
 
 
-def test_a_film_that_can_never_be_copied_fails_for_good(film: Counted, folder: DiskFolder) -> None:
-    copies = source_of(folder, len(CONTENT) - 1)
+def test_a_film_that_can_never_be_copied_fails_for_good(film: Counted, files: DerivedFiles) -> None:
+    copies = source_of(files, len(CONTENT) - 1)
     with (
         pytest.raises(JobFailed, match="SLUICE_SPOOL_BYTES") as failed,
         copies.on_disk(film, go_on),
@@ -102,8 +106,8 @@ def test_a_film_that_can_never_be_copied_fails_for_good(film: Counted, folder: D
     assert (failed.value.problem.code, failed.value.is_final) == (TOO_LARGE, True)
 
 
-def test_films_wait_for_the_room_that_others_take(film: Counted, folder: DiskFolder) -> None:
-    copies = source_of(folder, len(CONTENT) + 5)
+def test_films_wait_for_the_room_that_others_take(film: Counted, files: DerivedFiles) -> None:
+    copies = source_of(files, len(CONTENT) + 5)
     with ExitStack() as stack:
         stack.enter_context(copies.on_disk(film, go_on))
         with pytest.raises(ServerBusy):
@@ -112,26 +116,26 @@ def test_films_wait_for_the_room_that_others_take(film: Counted, folder: DiskFol
         pass
 
 
-def test_a_copy_that_is_stopped_leaves_nothing(film: Counted, folder: DiskFolder) -> None:
+def test_a_copy_that_is_stopped_leaves_nothing(film: Counted, files: DerivedFiles) -> None:
     def stop() -> None:
         raise JobCancelled
 
-    copies = source_of(folder, len(CONTENT))
+    copies = source_of(files, len(CONTENT))
     with pytest.raises(JobCancelled), copies.on_disk(film, stop):
         pass
-    assert half_made(folder) == []
+    assert half_made(files) == []
     with copies.on_disk(film, go_on):
         pass
 
 
-def test_the_ends_of_a_film_are_where_they_belong(film: Counted, folder: DiskFolder) -> None:
-    long = folder.root.parent / "long.mkv"
+def test_the_ends_of_a_film_are_where_they_belong(film: Counted, files: DerivedFiles) -> None:
+    long = files.scratch.root.parent / "long.mkv"
     with long.open("wb") as file:
         file.write(b"begin")
         file.truncate(3 * ENDS_BYTES)
         file.seek(0, 2)
         file.write(b"end")
-    copies = source_of(folder, 2 * ENDS_BYTES)
+    copies = source_of(files, 2 * ENDS_BYTES)
     with (
         Counted(long) as source,
         copies.on_disk(source, go_on, only_ends=True) as path,

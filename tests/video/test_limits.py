@@ -44,7 +44,7 @@ class Site:
         self.world = World(folder / "data")
         self.store: Store = local_store(folder / "in", folder / "out")
         self.probes = Probes(ffmpeg=None, ffprobe=Path("/bin/false"))
-        tools = self.world.tools(MediaSource(self.store, self.world.folder), self.probes)
+        tools = self.world.tools(MediaSource(self.store, self.world.files), self.probes)
         self.alone: list[Job] = []
         self._step = unless_long(partial(index, tools), lambda job, _beat: self.alone.append(job))
 
@@ -154,7 +154,7 @@ def test_only_so_much_silence_is_made_of_a_small_film(
     video = site.publish(hostile_indexes.of_late_sound(tracks, seconds=3600))
     assert site.index(video, Lane.QUICK, LATER) is None
     assert site.state(video) is PlaybackState.PLAYABLE
-    assert (site.world.folder.find(video, MANIFEST) is not None) is is_made
+    assert (site.world.files.find(video, MANIFEST) is not None) is is_made
 
 
 def test_noise_is_no_film_without_a_run_of_ffprobe(site: Site) -> None:

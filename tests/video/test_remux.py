@@ -58,7 +58,7 @@ class Lab:
         self.world = World(folder / "data")
         self.library = folder / "out"
         store = local_store(folder / "in", self.library)
-        self.source = MediaSource(store, self.world.folder)
+        self.source = MediaSource(store, self.world.files)
 
     def publish(self, path: Path) -> Upload:
         upload = replace(new_upload(created_at=wall_clock()), filename=path.name)
@@ -191,7 +191,7 @@ def test_damaged_sound_costs_the_picture_nothing(lab: Lab, film: FilmStore, ffmp
     """A copy of such sound fails, so it is encoded, and the picture is copied all the same."""
     video = lab.publish(film("lost-sound.ts"))
     lab.run(REMUX, video, ffmpeg)
-    made = lab.world.folder.path(video.id, REMUXED)
+    made = lab.world.path(video.id, REMUXED)
     assert picture_digests(made) == picture_digests(film("h264.ts"))
     assert probe(made)["streams"][1]["codec_name"] == "aac"
 
@@ -221,7 +221,7 @@ def test_a_remux_waits_for_room_on_the_disk(
     huge.rename(lab.library / video.id)
     with pytest.raises(NoRoom):
         lab.run(REMUX, video, ffmpeg)
-    assert lab.world.folder.made([video.id]) == {video.id: frozenset()}
+    assert lab.world.files.top_names([video.id]) == {video.id: frozenset()}
 
 
 def test_an_encode_goes_to_a_lane_of_its_own(lab: Lab, film: FilmStore, ffmpeg: Ffmpeg) -> None:
@@ -350,7 +350,7 @@ def test_a_lost_job_leaves_nothing(
     with pytest.raises(JobCancelled):
         lab.run(step, video, ffmpeg, lambda _: stopped)
     assert lab.world.half_made() == []
-    assert lab.world.folder.made([video.id]) == {video.id: frozenset()}
+    assert lab.world.files.top_names([video.id]) == {video.id: frozenset()}
 
 
 def test_without_ffmpeg_nothing_is_queued_and_later_all_is_found(
@@ -383,7 +383,7 @@ def sweep(lab: Lab, *, has_ffmpeg: bool) -> MediaSweep:
     return MediaSweep(
         media=lab.world.media,
         uploads=lab.world.uploads,
-        folder=lab.world.folder,
+        files=lab.world.files,
         clock=wall_clock,
         has_ffmpeg=has_ffmpeg,
     )

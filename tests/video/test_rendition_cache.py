@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from app.core.errors import NoRoom
 from app.core.jobs import Heartbeat, Job
 from app.core.upload import UploadId
 from app.video.make.renditions import RenditionCache
-from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, rendition_folder
+from app.video.serve.renditions import RENDITION, SEGMENTS, rendition_file, segment_file
+from tests.derived import place
 from tests.video.world import World
 
 SEGMENT_BYTES = 1000
@@ -27,13 +29,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def make(world: World, video: UploadId, quality: int, *, watched_at: int) -> Path:
-    """Three segments, watched last at this second."""
-    folder = world.folder.path(video, rendition_folder(quality))
-    folder.mkdir(parents=True)
+    """Three segments, watched last at this second; their folder."""
+    at = datetime.fromtimestamp(watched_at, UTC)
+    files = replace(world.files, clock=lambda: at)
     for number in range(1, 4):
-        (folder / f"{number}.m4s").write_bytes(bytes(SEGMENT_BYTES))
-    os.utime(folder, (watched_at, watched_at))
-    return folder
+        place(files, video, segment_file(quality, number), bytes(SEGMENT_BYTES))
+    return world.path(video, segment_file(quality, 1)).parent
 
 
 def trim(world: World, most_bytes: int) -> int:
@@ -42,7 +43,7 @@ def trim(world: World, most_bytes: int) -> int:
 
 def cache_of(world: World, *, most_bytes: int = 0, least_free_bytes: int = 0) -> RenditionCache:
     return RenditionCache(
-        world.folder, world.jobs, most_bytes=most_bytes, least_free_bytes=least_free_bytes
+        world.files, world.jobs, most_bytes=most_bytes, least_free_bytes=least_free_bytes
     )
 
 
@@ -56,8 +57,7 @@ def test_those_watched_longest_ago_make_way_whole(world: World) -> None:
         make(world, films[1], 360, watched_at=50),
         make(world, films[1], 720, watched_at=300),
     ]
-    beside = world.folder.path(films[1], "poster.jpg")
-    beside.write_bytes(bytes(SEGMENT_BYTES))
+    beside = place(world.files, films[1], "poster.jpg", bytes(SEGMENT_BYTES))
     assert trim(world, 8 * SEGMENT_BYTES) == 2
     assert [rendition.exists() for rendition in formats] == [True, False, False, True]
     assert beside.exists()
@@ -68,9 +68,7 @@ def test_those_watched_longest_ago_make_way_whole(world: World) -> None:
 def test_a_whole_film_counts_and_goes_with_its_segments(world: World) -> None:
     video = world.publish()
     folder = make(world, video, 720, watched_at=100)
-    whole = world.folder.path(video, rendition_file(720))
-    whole.parent.mkdir()
-    whole.write_bytes(bytes(10 * SEGMENT_BYTES))
+    whole = place(world.files, video, rendition_file(720), bytes(10 * SEGMENT_BYTES))
     assert trim(world, 13 * SEGMENT_BYTES) == 0
     assert trim(world, 12 * SEGMENT_BYTES) == 1
     assert not folder.exists()
@@ -78,9 +76,7 @@ def test_a_whole_film_counts_and_goes_with_its_segments(world: World) -> None:
 
 
 def test_a_whole_film_without_segments_counts_too(world: World) -> None:
-    whole = world.folder.path(world.publish(), rendition_file(720))
-    whole.parent.mkdir(parents=True)
-    whole.write_bytes(bytes(SEGMENT_BYTES))
+    whole = place(world.files, world.publish(), rendition_file(720), bytes(SEGMENT_BYTES))
     assert trim(world, 1) == 1
     assert not whole.exists()
 

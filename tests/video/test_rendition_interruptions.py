@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from app.core.upload import UploadId
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.serve.renditions import ORDERED_PRIORITY, RENDITION, rendition_file
+from tests.derived import names_of
 from tests.video.films import FilmStore
 from tests.video.rendition_runner import StepRunner
 from tests.video.world import wall_clock
@@ -40,24 +42,24 @@ def test_a_killed_worker_leaves_nothing_half_made(
     video, other = (runner.add(film("hevc-open-gop.mp4")) for _ in range(2))
     runner.rendition(other)
     runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
-    whole = runner.world.folder.path(video, rendition_file(360))
+
+    def is_whole() -> bool:
+        return runner.world.path(video, rendition_file(360)).exists()
+
     for pause in (0.05, 0.3):
         process = get_context("spawn").Process(target=work_until_killed, args=(tmp_path,))
         process.start()
-        wait_until(lambda: runner.world.half_made() or whole.exists(), "it makes something")
+        wait_until(lambda: runner.world.half_made() or is_whole(), "it makes something")
         time.sleep(pause)
         process.kill()
         process.join()
         wait_until(lambda: not programs_in(tmp_path), "its ffmpeg has ended, too")
     worker = runner.worker("next")
     worker.start()
-    wait_until(whole.exists, "another worker has finished it")
+    wait_until(is_whole, "another worker has finished it")
     wait_until(lambda: not runner.world.half_made(), "the rest is gone")
     worker.stop(5)
-    assert content(runner.world.folder.path(video, "rungs/360")) == content(
-        runner.world.folder.path(other, "rungs/360")
-    )
-    assert whole.read_bytes() == runner.world.folder.path(other, rendition_file(360)).read_bytes()
+    assert content(runner, video) == content(runner, other)
 
 
 def test_a_cancelled_rendition_stops_its_encoder(
@@ -94,5 +96,6 @@ def programs_in(folder: Path) -> list[str]:
     return found
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+def content(runner: StepRunner, video: UploadId) -> dict[str, bytes]:
+    files = runner.world.files
+    return {name: files.read(video, name) for name in names_of(files, video)}

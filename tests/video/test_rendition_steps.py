@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,10 +15,10 @@ import pytest
 from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobState, JobYields, Lane
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import (
-    MADE_BY,
     NOT_ENCODED,
     TOO_LARGE,
     RenditionFile,
+    RenditionMaker,
     RenditionMakers,
 )
 from app.video.make.steps import INTERRUPTED, NO_FFMPEG
@@ -126,11 +125,11 @@ def test_a_rendition_is_the_whole_film_with_its_sound(
 
 
 def test_sound_that_browsers_do_not_play_is_taken_from_where_it_was_converted(
-    runner: StepRunner, film: FilmStore
+    runner: StepRunner, film: FilmStore, tmp_path: Path
 ) -> None:
     video = runner.add(film("prores.mov"))
-    sound = runner.world.folder.path(video, SOUND_FILE)
-    ffmpeg("-i", str(film("prores.mov")), "-vn", "-c:a", "aac", str(sound))
+    ffmpeg("-i", str(film("prores.mov")), "-vn", "-c:a", "aac", str(tmp_path / SOUND_FILE))
+    runner.world.files.keep(video, {SOUND_FILE: tmp_path / SOUND_FILE})
     made = runner.rendition(video)
     assert differences(watch(film("prores.mov")), watch(made), same_pixels=False) == []
     assert [stream["codec_name"] for stream in probe(made)["streams"]] == ["h264", "aac"]
@@ -141,7 +140,7 @@ def test_a_rendition_tells_its_progress_and_uses_what_there_is(
 ) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    there = runner.world.folder.path(video, f"{rendition_folder(360)}/2.m4s")
+    there = runner.world.path(video, f"{rendition_folder(360)}/2.m4s")
     made_at = there.stat().st_mtime_ns
     job = runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
     beat = Heartbeat(job)
@@ -188,7 +187,7 @@ def test_segments_of_another_encoder_are_not_mixed(runner: StepRunner, film: Fil
 def test_a_segment_unlike_the_others_is_not_kept(runner: StepRunner, film: FilmStore) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    runner.world.folder.path(video, f"{rendition_folder(360)}/init.mp4").write_bytes(b"another")
+    runner.world.path(video, f"{rendition_folder(360)}/init.mp4").write_bytes(b"another")
     with pytest.raises(JobFailed, match="differently from the others"):
         runner.segments(video, 1)
     assert runner.made(video) == {"2"}
@@ -212,7 +211,7 @@ def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
 ) -> None:
     """One of three segments has nothing but leading pictures of the next one's key frame."""
     video = runner.add(film(name))
-    place = runner.world.folder.path(video, REMUXED)
+    place = runner.world.path(video, REMUXED)
     original = watch(place)
     spoil(place, begin, end)
     with pytest.raises(JobFailed, match="cannot be converted") as caught:
@@ -224,7 +223,7 @@ def test_a_part_that_is_damaged_fails_and_the_rest_is_made(
     assert [frame.time for frame in found] == [frame.time for frame in expected]
     assert [frame.number for frame in found] == [frame.number for frame in expected]
     assert runner.made(video) == {"1", "2", "3"} - {str(number)}
-    assert left_out(runner.world.folder, video, 360) == {number}
+    assert left_out(runner.world.files, video, 360) == {number}
 
 
 def test_a_rendition_is_not_begun_without_room_for_all_of_it(
@@ -247,7 +246,7 @@ def test_a_rendition_is_not_begun_without_room_for_all_of_it(
 def test_a_damaged_part_is_tried_once_whoever_waits(runner: StepRunner, film: FilmStore) -> None:
     """A rendition makes way after each part, and goes on after the last one."""
     video, other = runner.add(film("hevc.mp4")), runner.add(film("hevc.mp4"))
-    spoil(runner.world.folder.path(video, REMUXED), 0, 4.7)
+    spoil(runner.world.path(video, REMUXED), 0, 4.7)
     runner.queue(video, RENDITION, "360", EAGER_PRIORITY)
     job = runner.claim(Lane.BACKGROUND)
     runner.queue(other, RENDITION, "360", ORDERED_PRIORITY)
@@ -271,7 +270,7 @@ def test_an_encoder_that_was_killed_leaves_no_gap(
         with pytest.raises(JobFailed, match="SIGKILL") as caught:
             runner.run(runner.claim(job.lane), programs=killed)
         assert (caught.value.problem.code, caught.value.is_final) == (INTERRUPTED, False)
-    assert left_out(runner.world.folder, video, 360) == set()
+    assert left_out(runner.world.files, video, 360) == set()
 
 
 class Deleting(Heartbeat):
@@ -286,7 +285,7 @@ class Deleting(Heartbeat):
         if progress >= self._at:
             self._runner.world.jobs.drop(self.job.upload_id, RENDITION, prefix="360")
             if self._has_files:
-                self._runner.world.folder.discard(self.job.upload_id, rendition_folder(360))
+                self._runner.world.files.discard(self.job.upload_id, rendition_folder(360))
 
 
 @pytest.mark.parametrize(
@@ -300,23 +299,30 @@ def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
     job = runner.claim(Lane.BACKGROUND)
     with pytest.raises((JobFailed, JobCancelled)):
         runner.run(job, Deleting(job, runner, progress=progress, has_files=has_files))
-    assert not runner.world.folder.path(video, rendition_file(360)).exists()
+    assert not runner.world.path(video, rendition_file(360)).exists()
 
 
-def test_a_rung_that_another_maker_begins_is_not_taken_for_foreign(
+def test_a_rendition_that_another_maker_has_just_prepared_is_not_discarded(
     runner: StepRunner, film: FilmStore
 ) -> None:
+    """Both have found the mark of an older encoder."""
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 2)
-    mark = runner.world.folder.path(video, f"{rendition_folder(360)}/{MADE_BY}")
-    thread = threading.Thread(target=runner.segments, args=(video, 1))
-    with runner.world.folder.locked(video):
-        content = mark.read_bytes()
-        mark.unlink()
-        thread.start()
-        time.sleep(0.3)
-        mark.write_bytes(content)
-    thread.join()
+    assert runner.made(video) == {"2"}
+    runner.capability = replace(CAPABILITY, encoder="newer")
+    prepared, found = RenditionMaker.prepare, RenditionMaker._mark
+
+    def prepare(maker: RenditionMaker) -> None:
+        outdated = found(maker)
+        prepared(maker)
+        maker.make(2, threading.Event(), wall_seconds=60)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(RenditionMaker, "_mark", lambda _: outdated)
+            prepared(maker)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RenditionMaker, "prepare", prepare)
+        runner.segments(video, 1)
     assert runner.made(video) == {"1", "2"}
 
 
@@ -335,7 +341,7 @@ def test_a_film_whose_samples_overlap_takes_no_room(
 
 def test_a_film_in_which_nothing_can_be_decoded_fails(runner: StepRunner, film: FilmStore) -> None:
     video = runner.add(film("hevc.mp4"))
-    spoil(runner.world.folder.path(video, REMUXED), 0, 100)
+    spoil(runner.world.path(video, REMUXED), 0, 100)
     with pytest.raises(JobFailed, match="cannot be converted"):
         runner.rendition(video)
 
@@ -343,21 +349,22 @@ def test_a_film_in_which_nothing_can_be_decoded_fails(runner: StepRunner, film: 
 def test_a_manifest_of_an_earlier_version_is_renewed(runner: StepRunner, film: FilmStore) -> None:
     """Players count segments by it, so it must know how other qualities are cut."""
     video = runner.add(film("long-gop.mp4"))
-    place = runner.world.folder.path(video, MANIFEST)
+    place = runner.world.path(video, MANIFEST)
     stream = Manifest.from_json(place.read_bytes()).picture
     assert stream is not None
     assert len(stream.rung_durations) > len(stream.durations)
     place.write_bytes(Manifest([replace(stream, rung_durations=())]).to_json())
     with pytest.raises(JobFailed, match="does not make this rendition"):
         runner.segments(video, 1)
-    assert Manifest.from_json(place.read_bytes()).picture == stream
+    stored = runner.world.files.read(video, MANIFEST)
+    assert Manifest.from_json(stored).picture == stream
 
 
 def test_pictures_that_browsers_cannot_decode_are_offered_in_other_qualities_alone(
     runner: StepRunner, film: FilmStore
 ) -> None:
     video = runner.add(film("prores.mov"))
-    stored = runner.world.folder.path(video, MANIFEST).read_bytes()
+    stored = runner.world.path(video, MANIFEST).read_bytes()
     picture = Manifest.from_json(stored).picture
     assert picture is not None
     assert not picture.is_played
@@ -408,7 +415,7 @@ def test_a_film_with_open_groups_says_so(runner: StepRunner, film: FilmStore, na
 
 
 def source_of(runner: StepRunner, path: Path) -> Stream:
-    place = runner.world.folder.path(runner.add(path), MANIFEST)
+    place = runner.world.path(runner.add(path), MANIFEST)
     picture = Manifest.from_json(place.read_bytes()).picture
     assert picture is not None
     return picture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from app.video.serve.renditions import (
     Renditions,
     WaitTimeout,
 )
+from tests.derived import place
 from tests.video.offered import write_film, write_segments
 from tests.video.world import World, wall_clock
 from tests.waiting import wait_until
@@ -49,8 +50,8 @@ class Cinema:
         self.world = World(data)
         self.media = data / "media"
         self.film: Upload = self.world.uploads.get(self.world.publish())
-        self.folder = self.media / self.film.id
-        write_film(self.folder)
+        self.files = self.world.files
+        write_film(self.files, self.film.id)
 
     def renditions(
         self,
@@ -61,9 +62,9 @@ class Cinema:
     ) -> Renditions:
         world, patience = self.world, patience or WaitTimeout(seconds=0.2)
         return Renditions(
-            playlists=Playlists(world.folder),
+            playlists=Playlists(world.files),
             jobs=world.jobs,
-            folder=world.folder,
+            files=world.files,
             timeout=patience,
             capability=lambda: read_capability(self.media),
             is_on=is_on,
@@ -119,7 +120,7 @@ def test_nothing_is_offered_where_nothing_can_be_made(cinema: Cinema) -> None:
 
 
 def test_the_master_playlist_has_the_original_first_and_then_the_best(cinema: Cinema) -> None:
-    text = Playlists(cinema.world.folder).master(
+    text = Playlists(cinema.world.files).master(
         cinema.film, cinema.renditions().formats(cinema.film)
     )
     lines = text.splitlines()
@@ -134,8 +135,8 @@ def test_the_master_playlist_has_the_original_first_and_then_the_best(cinema: Ci
 
 
 def test_a_picture_that_no_browser_decodes_is_left_out(cinema: Cinema) -> None:
-    write_film(cinema.folder, codecs="apcn", is_played=False)
-    playlists, film = Playlists(cinema.world.folder), cinema.film
+    write_film(cinema.files, cinema.film.id, codecs="apcn", is_played=False)
+    playlists, film = Playlists(cinema.world.files), cinema.film
     assert "source/index" not in playlists.master(film, cinema.renditions().formats(film))
     with pytest.raises(NotMade):
         playlists.master(film, [])
@@ -150,13 +151,10 @@ def test_an_order_is_a_job_until_the_file_is_there(cinema: Cinema) -> None:
     cinema.world.jobs.heartbeat(job, 0.4, wall_clock(), LEASE)
     assert [view.progress for view in renditions.of(film)] == [0.4, 0.0]
     cinema.world.jobs.finish(job, wall_clock())
-    made = cinema.folder / "renditions" / "720.mp4"
-    made.parent.mkdir()
-    made.write_bytes(b"film")
+    place(cinema.files, film.id, "renditions/720.mp4", b"film")
     view = renditions.order(film, 720)
     assert (view.state, view.problem) == ("ready", None)
-    (cinema.folder / "rungs" / "720").mkdir(parents=True, exist_ok=True)
-    (cinema.folder / "rungs" / "720" / "left-out").write_text("3\n4")
+    place(cinema.files, film.id, "rungs/720/left-out", b"3\n4")
     problem = renditions.order(film, 720).problem
     assert problem is not None
     assert problem.detail == "2 damaged parts are missing, as nothing could be decoded."
@@ -204,8 +202,8 @@ def test_what_is_not_offered_cannot_be_ordered(cinema: Cinema) -> None:
 
 def test_removing_ends_the_jobs_of_one_quality_and_removes_its_files(cinema: Cinema) -> None:
     renditions, film = cinema.renditions(), cinema.film
-    write_segments(cinema.folder, 720, 1)
-    write_segments(cinema.folder, 360, 1)
+    write_segments(cinema.files, cinema.film.id, 720, 1)
+    write_segments(cinema.files, cinema.film.id, 360, 1)
     for quality in (720, 360):
         renditions.order(film, quality)
         with pytest.raises(NotMadeYet):
@@ -216,7 +214,8 @@ def test_removing_ends_the_jobs_of_one_quality_and_removes_its_files(cinema: Cin
         (RENDITION, "360"),
         (SEGMENTS, "360/3"),
     ]
-    assert [path.name for path in (cinema.folder / "rungs").iterdir()] == ["360"]
+    assert [path.name for path in (cinema.media / film.id / "rungs").iterdir()] == ["360"]
+    assert {bundle.name for bundle in cinema.files.evictable()} == {"rungs/360"}
     with pytest.raises(NotMade):
         renditions.remove(film, 1080)
 
@@ -235,7 +234,7 @@ def test_an_order_can_be_cancelled_where_no_qualities_are_offered_any_more(cinem
 
 def test_a_segment_that_is_missing_is_queued_and_waited_for(cinema: Cinema) -> None:
     renditions = cinema.renditions(WaitTimeout(seconds=20))
-    made = threading.Timer(0.3, lambda: write_segments(cinema.folder, 720, 4))
+    made = threading.Timer(0.3, lambda: write_segments(cinema.files, cinema.film.id, 720, 4))
     made.start()
     assert read(renditions.segment(cinema.film, 720, 4, yes)) == b"4"
     assert cinema.queued() == ["720/4"]
@@ -244,7 +243,7 @@ def test_a_segment_that_is_missing_is_queued_and_waited_for(cinema: Cinema) -> N
 
 def test_the_first_of_a_quality_waits_for_its_initialization(cinema: Cinema) -> None:
     renditions = cinema.renditions(WaitTimeout(seconds=20))
-    made = threading.Timer(0.3, lambda: write_segments(cinema.folder, 720, 1))
+    made = threading.Timer(0.3, lambda: write_segments(cinema.files, cinema.film.id, 720, 1))
     made.start()
     assert read(renditions.initialization(cinema.film, 720, yes)) == b"init"
     assert cinema.queued() == ["720/1"]
@@ -313,7 +312,7 @@ def test_a_film_whose_beginning_is_damaged_begins_with_a_later_segment(cinema: C
     with pytest.raises(NotMadeYet):
         renditions.initialization(film, 720, yes)
     assert cinema.queued() == ["720/3"]
-    write_film(cinema.folder, durations=[8.0, 8.0], ends=[1, 2])
+    write_film(cinema.files, cinema.film.id, durations=[8.0, 8.0], ends=[1, 2])
     with pytest.raises(RenditionFailed):
         renditions.initialization(film, 720, yes)
 
@@ -349,7 +348,7 @@ def test_only_some_requests_wait_and_the_others_queue_nothing(cinema: Cinema) ->
 
 def test_the_queue_of_segments_has_an_end(cinema: Cinema) -> None:
     count = MOST_QUEUED + 4
-    write_film(cinema.folder, durations=[4.0] * count, ends=[1] * count)
+    write_film(cinema.files, cinema.film.id, durations=[4.0] * count, ends=[1] * count)
     renditions = cinema.renditions(WaitTimeout(seconds=0))
     for number in range(1, count + 1):
         with pytest.raises(NotMadeYet):
@@ -366,7 +365,7 @@ def test_there_are_no_segments_beyond_the_film(cinema: Cinema, number: int) -> N
 
 def test_what_comes_next_is_made_while_somebody_watches(cinema: Cinema) -> None:
     renditions, film = cinema.renditions(), cinema.film
-    write_segments(cinema.folder, 720, 1, 2)
+    write_segments(cinema.files, cinema.film.id, 720, 1, 2)
     renditions.segment(film, 720, 1, yes)
     assert cinema.queued() == ["720/3"]
     with pytest.raises(NotMadeYet):
@@ -376,22 +375,24 @@ def test_what_comes_next_is_made_while_somebody_watches(cinema: Cinema) -> None:
 
 def test_watching_what_is_made_writes_nothing_to_the_database(cinema: Cinema) -> None:
     renditions, film = cinema.renditions(), cinema.film
-    write_segments(cinema.folder, 720, 1, 2, 3, 4, 5)
+    write_segments(cinema.files, cinema.film.id, 720, 1, 2, 3, 4, 5)
     for number in range(1, 6):
         renditions.segment(film, 720, number, yes)
     assert cinema.world.jobs.of(film.id) == []
 
 
 def test_it_is_noted_when_a_quality_was_watched_last(cinema: Cinema) -> None:
-    write_segments(cinema.folder, 720, 1, 2, 3)
-    rendition = cinema.folder / "rungs" / "720"
-    os.utime(rendition, (0, 0))
-    cinema.renditions().segment(cinema.film, 720, 1, yes)
-    assert time.time() - rendition.stat().st_mtime < 60
+    write_segments(cinema.files, cinema.film.id, 720, 1, 2, 3)
+    later = wall_clock() + timedelta(hours=1)
+    files = replace(cinema.files, clock=lambda: later)
+    renditions = cinema.renditions()
+    renditions.files = files
+    renditions.segment(cinema.film, 720, 1, yes)
+    assert [bundle.used_at for bundle in files.evictable()] == [later.timestamp()]
 
 
 def test_segments_may_be_cut_elsewhere_than_those_of_the_original(cinema: Cinema) -> None:
-    write_film(cinema.folder, rung_durations=[2.0] * 9 + [0.5])
+    write_film(cinema.files, cinema.film.id, rung_durations=[2.0] * 9 + [0.5])
     lines = cinema.renditions().playlist(cinema.film, 720).splitlines()
     assert lines[-2] == "10.m4s"
     assert "#EXTINF:0.500000," in lines

@@ -35,9 +35,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def sweep(world: World) -> MediaSweep:
-    return MediaSweep(
-        media=world.media, uploads=world.uploads, folder=world.folder, clock=wall_clock
-    )
+    return MediaSweep(media=world.media, uploads=world.uploads, files=world.files, clock=wall_clock)
 
 
 @pytest.fixture
@@ -178,7 +176,7 @@ def test_a_film_does_not_wait_for_its_other_qualities_nor_for_its_early_poster(
     sweep = MediaSweep(
         media=world.media,
         uploads=world.uploads,
-        folder=world.folder,
+        files=world.files,
         clock=wall_clock,
         when_ready=ready.append,
     )
@@ -205,7 +203,7 @@ def test_files_that_are_no_films_get_no_job_and_few_writes(world: World, writes:
     sweep = MediaSweep(
         media=world.media,
         uploads=world.uploads,
-        folder=world.folder,
+        files=world.files,
         clock=wall_clock,
         is_no_video=lambda upload_id: upload_id != film,
     )
@@ -225,7 +223,7 @@ def test_a_file_that_is_looked_at_again_gets_its_job_whatever_it_begins_with(wor
     sweep = MediaSweep(
         media=world.media,
         uploads=world.uploads,
-        folder=world.folder,
+        files=world.files,
         clock=wall_clock,
         is_no_video=lambda _: True,
     )

@@ -12,9 +12,9 @@ from app.core.lifecycle import UploadState
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from app.video.index.texts import MAX_CUES, cues_of, decoded, webvtt
-from app.video.serve.folder import DiskFolder
 from app.video.serve.library import MOST_BYTES, TextFiles, language_beside
 from app.video.serve.source import MediaSource
+from tests.derived import files_in
 from tests.records.making import new_upload
 from tests.storage.stores import local_store
 
@@ -158,11 +158,15 @@ def test_only_what_may_be_beside_a_film_is_read_from_the_records(records: Upload
     assert {upload.owner for upload in found} == {"someone"}
 
 
-def test_files_that_are_no_subtitles_hide_none(records: UploadRecords, tmp_path: Path) -> None:
+def test_files_that_are_no_subtitles_hide_none(
+    records: UploadRecords, in_file: Database, tmp_path: Path
+) -> None:
     names = ["clip.mp4", *(f"clip.cut {number}.srt" for number in range(30)), "clip.en.srt"]
     film, *_ = [
         records.add(replace(new_upload(), filename=name, state=UploadState.COMPLETE))[0]
         for name in names
     ]
-    source = MediaSource(local_store(tmp_path / "in", tmp_path / "out"), DiskFolder(tmp_path))
+    source = MediaSource(
+        local_store(tmp_path / "in", tmp_path / "out"), files_in(tmp_path, in_file)
+    )
     assert [text.language for text in TextFiles(records, source).of(film)] == ["en"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import ANY
@@ -20,7 +21,6 @@ from app.core.jobs import MAX_ATTEMPTS, Heartbeat, Job, JobFailed, JobState, Lan
 from app.core.lifecycle import UploadState
 from app.core.playback import PlaybackState
 from app.db.job_worker import JobWorker, WorkerPace
-from app.video.serve.folder import writing
 from tests.video.world import QUICK_PACE, World, wall_clock, work_until_told, write_a_file
 from tests.waiting import wait_until
 
@@ -86,7 +86,7 @@ def test_a_complete_upload_is_indexed_without_anybody_asking(site: Site) -> None
     upload_ids = [site.world.publish(seconds_ago=age) for age in (0, 10, 100_000)]
     site.start({"index": write_a_file(site.world, 0)})
     for upload_id in upload_ids:
-        wait_until(site.world.folder.path(upload_id, "index").exists, "it is indexed")
+        wait_until(partial(site.world.files.find, upload_id, "index"), "it is indexed")
     assert all(site.world.media.get(upload_id) for upload_id in upload_ids)
     assert site.world.media.unplanned(10) == []
 
@@ -107,7 +107,7 @@ def test_no_lane_waits_for_the_look_at_a_film_that_arrives(site: Site) -> None:
     try:
         assert has_begun.wait(30)
         upload_id = site.world.publish()
-        wait_until(site.world.folder.path(upload_id, "index").exists, "it is indexed")
+        wait_until(partial(site.world.files.find, upload_id, "index"), "it is indexed")
         assert not may_end.is_set()
     finally:
         may_end.set()
@@ -154,14 +154,14 @@ def test_a_cancelled_step_is_stopped_and_leaves_nothing(site: Site) -> None:
 def test_a_video_that_is_deleted_ends_its_jobs_and_loses_its_files(site: Site) -> None:
     step = Waits()
     upload_id = site.world.publish()
-    with writing(site.world.folder, upload_id, "index") as file:
+    with site.world.files.writing(upload_id, "index") as file:
         file.write(b"made before")
     site.world.enqueue(upload_id, "pictures")
     site.start({"pictures": step})
     assert step.began.wait(30)
     site.world.uploads.move(upload_id, UploadState.DELETED, wall_clock())
     assert step.ended.wait(30)
-    wait_until(lambda: not site.world.folder.path(upload_id).exists(), "its files are gone")
+    wait_until(lambda: not (site.world.data / "media" / upload_id).exists(), "its files are gone")
     wait_until(lambda: not site.world.jobs.of(upload_id), "its jobs are forgotten")
 
 
@@ -172,14 +172,16 @@ def test_what_a_step_makes_of_a_video_while_that_is_deleted_is_removed(site: Sit
     def keeps_after_the_deletion(job: Job, _beat: Heartbeat) -> None:
         world.uploads.move(job.upload_id, UploadState.DELETED, wall_clock())
         wait_until(lambda: not world.jobs.of(job.upload_id), "its jobs are forgotten")
-        with writing(world.folder, job.upload_id, "late") as file:
+        with world.files.writing(job.upload_id, "late") as file:
             file.write(b"late")
         may_end.set()
 
     job = world.enqueue(world.publish(), "pictures")
     site.start({"pictures": keeps_after_the_deletion})
     assert may_end.wait(60)
-    wait_until(lambda: not world.folder.path(job.upload_id).exists(), "the late file is removed")
+    wait_until(
+        lambda: not (world.data / "media" / job.upload_id).exists(), "the late file is removed"
+    )
 
 
 def test_files_of_videos_that_are_gone_and_half_made_ones_are_removed_at_the_start(
@@ -188,16 +190,16 @@ def test_files_of_videos_that_are_gone_and_half_made_ones_are_removed_at_the_sta
     world = site.world
     kept, gone = world.publish(), world.publish()
     for upload_id in (kept, gone):
-        with writing(world.folder, upload_id, "poster") as file:
+        with world.files.writing(upload_id, "poster") as file:
             file.write(b"?")
     world.uploads.remove(gone)
     half_made = world.data / "media" / ".making" / "of a killed worker"
     half_made.mkdir()
     (half_made / "frame.jpg").write_bytes(b"?")
     site.start({"index": write_a_file(world, 0)})
-    wait_until(lambda: not world.folder.path(gone).exists(), "the stray files are gone")
+    wait_until(lambda: not (world.data / "media" / gone).exists(), "the stray files are gone")
     wait_until(lambda: not half_made.exists(), "the half-made file is gone")
-    assert world.folder.path(kept, "poster").exists()
+    assert world.path(kept, "poster").exists()
 
 
 def test_a_step_that_fails_is_repeated_and_fails_with_its_own_words(site: Site) -> None:

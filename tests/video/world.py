@@ -26,8 +26,8 @@ from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.jobs import MediaJobs
 from app.video.make.steps import StepTools
 from app.video.make.sweep import MediaSweep
-from app.video.serve.folder import DiskFolder
 from app.video.serve.source import MediaSource
+from tests.derived import path_of
 from tests.records.making import add_projects, new_sqlite, new_upload
 
 QUICK_PACE = WorkerPace(
@@ -60,8 +60,7 @@ class World:
         )
         services = assemble(context, clock=wall_clock).media
         self.uploads, self.jobs, self.media = services.uploads, services.jobs, services.records
-        assert isinstance(services.folder, DiskFolder)
-        self.folder = services.folder
+        self.files = services.files
         self.outcomes: list[tuple[str, str]] = []
 
     def worker(
@@ -76,9 +75,7 @@ class World:
         wakeup = WakeupSocket(self.data)
         media = MediaJobs(
             steps=steps,
-            sweep=MediaSweep(
-                media=self.media, uploads=self.uploads, folder=self.folder, clock=clock
-            ),
+            sweep=MediaSweep(media=self.media, uploads=self.uploads, files=self.files, clock=clock),
             look_at_arrivals=look_at_arrivals,
             wake=wakeup.notify,
             tell=lambda step, outcome, _seconds: self.outcomes.append((step, outcome)),
@@ -101,7 +98,7 @@ class World:
             media=self.media,
             jobs=self.jobs,
             source=source,
-            folder=self.folder,
+            files=self.files,
             ffmpeg=ffmpeg or Ffmpeg.find(),
             capability=lambda: None,
             clock=wall_clock,
@@ -118,6 +115,10 @@ class World:
     ) -> Job:
         return self.jobs.enqueue(upload_id, step, argument, lane=lane, priority=1, now=wall_clock())
 
+    def path(self, upload_id: UploadId, name: str) -> Path:
+        """See `path_of`."""
+        return path_of(self.files, upload_id, name)
+
     def half_made(self) -> list[Path]:
         """What makers have left."""
         return list((self.data / "media" / ".making").glob("*"))
@@ -130,14 +131,14 @@ def write_a_file(world: World, seconds: float) -> Step:
     """A step that takes this long, and keeps a file that names what made it."""
 
     def make(job: Job, beat: Heartbeat) -> None:
-        with world.folder.scratch_folder() as scratch:
+        with world.files.scratch.folder() as scratch:
             made = scratch / "made"
             made.write_text(f"{job.kind} {job.argument}")
             for part in range(10):
                 time.sleep(seconds / 10)
                 beat(part / 10)
             name = f"{job.kind}-{job.argument}" if job.argument else job.kind
-            world.folder.keep(made, job.upload_id, name)
+            world.files.keep(job.upload_id, {name: made})
 
     return make
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from flask import Flask
 
 from app.access.passwords import Passwords
+from app.core.upload import UploadId
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import Settings
+from app.video.serve.derived_files import DerivedFiles
 from tests.access.world import CHEAP
 from tests.video.offered import write_film
 
@@ -51,9 +53,8 @@ def application(
         yield create_app(services)
 
 
-def offer_renditions(app: Flask, video_id: str) -> Path:
-    """Let a video look like a film in 1080p; the folder of what is made from it."""
-    media = app.extensions["sluice"].settings.data_dir / "media"
-    folder: Path = media / video_id
-    write_film(folder)
-    return folder
+def offer_renditions(app: Flask, video_id: str) -> DerivedFiles:
+    """Let a video look like a film in 1080p; what is made from it."""
+    files: DerivedFiles = app.extensions["sluice"].media.files
+    write_film(files, UploadId(video_id))
+    return files

@@ -9,6 +9,7 @@ from flask import Flask
 
 from app.access.people import Person, add_person, find_by_email
 from app.core.access import LOCAL
+from tests.derived import place
 from tests.dropzone_client import ChunkedFile, form_body
 from tests.web.answers import Conversation
 from tests.web.application import MAX_UPLOAD_BYTES, offer_renditions
@@ -222,13 +223,11 @@ def _make_upload_links(conversation: Conversation) -> None:
 
 def _order_renditions(conversation: Conversation, app: Flask) -> None:
     video = conversation.ask("get", VIDEOS, query_string="limit=1")["videos"][0]["id"]
-    folder = offer_renditions(app, video)
+    files = offer_renditions(app, video)
     conversation.ask("post", RENDITION, video, height=1080)
     conversation.ask("post", RENDITION, video)
     conversation.ask("get", VIDEO, video)
-    made = folder / "renditions" / "720.mp4"
-    made.parent.mkdir()
-    made.write_bytes(b"film")
+    place(files, video, "renditions/720.mp4", b"film")
     conversation.ask("post", RENDITION, video)
     conversation.ask("delete", RENDITION, video)
 

@@ -25,7 +25,7 @@ from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId, parse_upload_id
 from app.db.engine import Database
 from app.db.nodes import SharedValues
-from app.db.tables import jobs, media, uploads
+from app.db.tables import derived_files, jobs, media, uploads
 from app.db.transfer import copy_records
 from app.http.services import BOOT_MARKER, Services
 from app.records.uploads import UploadRecords
@@ -169,7 +169,9 @@ class Backup:
         partial = self.folder / ".sluice.db.partial"
         _make_private(partial)
         # Derived files are not copied: a server that starts on the copy makes them again.
-        source, without = self.services.database, (jobs, media)
+        source, without = self.services.database, [jobs, media]
+        if self.services.bucket is None:  # Those in a bucket are there until they are replaced.
+            without.append(derived_files)
         if source.file is not None:
             source.file.copy_to(partial, without=without)
         else:

@@ -29,8 +29,7 @@ from app.storage.s3.catalog import BucketCatalog
 from app.storage.s3.check import Grade, check_all
 from app.storage.s3.inspection import Reconciliation
 from app.uploads.storage_identity import WrongStorage
-from app.video.serve.bucket_folder import MadeFileRecords, object_name, orphans
-from app.video.serve.bucket_folder import missing as missing_files
+from app.video.serve.bucket_objects import OBJECTS, bucket_name
 
 CHECK_SECONDS = 30.0
 """Time limit for each call of the check, retries included."""
@@ -122,17 +121,17 @@ def adopt(*, replaces_mark: bool) -> None:
 
 def _reconcile_films(bucket: Bucket, *, remove: bool) -> int:
     """Reconcile derived files of videos; returns how many are missing and not made again."""
-    media, records = open_library().media, MadeFileRecords(open_library().database)
-    for name in orphans(bucket, records, datetime.now(UTC)):
-        click.echo(f"{'orphan':<9} {name}")
+    media = open_library().media
+    for name in media.files.orphans():
+        click.echo(f"{'orphan':<9} {OBJECTS}{name}")
         if remove:
-            bucket.delete(name)
+            bucket.delete(f"{OBJECTS}{name}")
     lost = []
-    for made in missing_files(bucket, records):
-        click.echo(f"{'missing':<9} {object_name(made)}")
+    for made in media.files.missing():
+        click.echo(f"{'missing':<9} {bucket_name(made)}")
         lost.append(made)
         if remove:
-            media.folder.discard(made.upload_id, made.name)
+            media.files.discard(made.upload_id, made.name)
     if remove:
         media.records.plan_again({made.upload_id for made in lost})
     return 0 if remove else len(lost)

@@ -28,7 +28,6 @@ from app.video.make.ffmpeg import (
     tone_mappings,
 )
 from app.video.make.sandbox.process import ProgramLimits
-from app.video.serve.folder import MediaFolder
 from app.video.serve.ladder import (
     Capability,
     RenditionFormat,
@@ -36,6 +35,7 @@ from app.video.serve.ladder import (
     read_capability,
     write_capability,
 )
+from app.video.serve.scratch import ScratchSpace
 from app.video.serve.source import copy_pieces, length_of, reader
 
 DECODER_THREADS, ENCODER_THREADS = 2, 1
@@ -242,7 +242,7 @@ _measuring = threading.Lock()
 log = logging.getLogger(__name__)
 
 
-def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
+def calibrate(ffmpeg: Ffmpeg, space: ScratchSpace) -> None:
     """Measure the capability of this host, unless known; takes about 5 s of CPU the first time.
 
     Without an encoder there is no capability. Concurrent calls wait.
@@ -250,7 +250,7 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
     with _measuring:
         try:
             version, processors = ffmpeg.version(), len(os.sched_getaffinity(0))
-            known = read_capability(folder.root)
+            known = read_capability(space.root)
             used = (version, processors, OPTIONS)
             if known and (known.encoder, known.processors, known.options) == used:
                 return
@@ -259,7 +259,7 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
                 for pictures in (FEW_PICTURES, MANY_PICTURES)
             )
         except FfmpegError as error:
-            discard_capability(folder.root)
+            discard_capability(space.root)
             if not isinstance(error, FfmpegMissing):
                 log.warning("no renditions are offered: %s", error)
             return
@@ -272,8 +272,8 @@ def calibrate(ffmpeg: Ffmpeg, folder: MediaFolder) -> None:
             megapixels_per_second=round(rate, 1),
         )
         log.info("ffmpeg %s encodes %.0f megapixels a second", version, rate)
-        with folder.scratch_folder() as scratch:
-            write_capability(capability, folder.root, scratch)
+        with space.folder() as scratch:
+            write_capability(capability, space.root, scratch)
 
 
 def _seconds(ffmpeg: Ffmpeg, pictures: int) -> float:

@@ -46,7 +46,6 @@ from app.video.make.video_files import (
     sounds_to_encode,
 )
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Facts, plays_without_index
-from app.video.serve.folder import writing
 from app.video.serve.source import REMUXED, reader
 
 
@@ -57,7 +56,7 @@ def index(tools: StepTools, job: Job, beat: Heartbeat) -> None:
             movie, read_at = tools.read_movie(job, source)
             facts = Facts.of(movie, read_chapters(movie, read_at))
             if is_playable(movie):
-                keep_play_file(movie, video.id, tools.folder, read_at=read_at)
+                keep_play_file(movie, video.id, tools.files, read_at=read_at)
         except NotIndexable as error:
             examine(tools, video, source, error, beat)
             return
@@ -67,7 +66,7 @@ def index(tools: StepTools, job: Job, beat: Heartbeat) -> None:
             facts = Facts.from_json(known.facts).completed_by(facts)
         if is_playable(movie):
             tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
-            keep_streams(movie, video.id, tools.folder, read_at=read_at)
+            keep_streams(movie, video.id, tools.files, read_at=read_at)
         else:
             _describe_unplayed(tools, video, movie, facts, read_at)
         _queue_what_follows(tools, video, movie, facts)
@@ -79,7 +78,7 @@ def _describe_unplayed(
     """Describe a video that no browser plays: it becomes playable once a track is encoded."""
     is_sound = movie.picture is None and bool(sounds_to_encode(movie))
     if can_be_rendered(movie, tools.capability()) or (is_sound and tools.has(video.id, SOUND_FILE)):
-        keep_streams(movie, video.id, tools.folder, read_at=read_at)
+        keep_streams(movie, video.id, tools.files, read_at=read_at)
     if tools.has(video.id, MANIFEST):
         tools.describe(video.id, PlaybackState.PLAYABLE, facts, facts.problem)
         return
@@ -216,7 +215,7 @@ def _describe_unknown(tools: StepTools, video: Upload, problem: PlaybackProblem)
 SUBTITLES = "subtitles"
 
 CHAPTERS = "chapters.vtt"
-"""Name of a file in the folder of a video. Subtitle files have the number of their track among all
+"""Name of a derived file. Subtitle files have the number of their track among all
 text tracks of the video, from 1 on."""
 
 SHORTEST_CHAPTER = Fraction(1, 1000)
@@ -234,7 +233,7 @@ def write_subtitles(tools: StepTools, job: Job, beat: Heartbeat) -> None:
 
         for name, cues in _files(movie, reading):
             if cues:
-                with writing(tools.folder, video.id, name) as target:
+                with tools.files.writing(video.id, name) as target:
                     target.write(webvtt(cues).encode())
 
 

@@ -43,7 +43,7 @@ EARLY_POSTER = "poster"
 """The step that makes a poster during the upload."""
 
 POSTER, SPRITE, THUMBNAILS = "poster.jpg", "sprite.jpg", "thumbs.vtt"
-"""Names of files in the folder of a video."""
+"""Names of derived files."""
 
 POSTER_PIXELS = 1280
 """Longest side of a poster; smaller videos have smaller posters."""
@@ -77,19 +77,18 @@ JPEG_QUALITY = ("-q:v", "3")
 
 def make_pictures(tools: StepTools, job: Job, beat: Heartbeat) -> None:
     """Make poster and thumbnails of an indexed video; nothing for a file without a video track."""
-    folder = tools.folder
-    with tools.opened(job.upload_id) as (video, source), folder.scratch_folder() as scratch:
+    files = tools.files
+    with tools.opened(job.upload_id) as (video, source), files.scratch.folder() as scratch:
         with needing_index():
             movie, read_at = tools.read_movie(job, source)
         if (picture := movie.picture) is None:
             return
         maker = PictureMaker(tools.ffmpeg, scratch, read_at, beat.stop)
         with as_job_errors("no_pictures", "No poster or thumbnails can be made of this video"):
-            folder.keep(maker.poster(picture, pixels=MOST_DECODED_PIXELS), video.id, POSTER)
+            files.keep(video.id, {POSTER: maker.poster(picture, pixels=MOST_DECODED_PIXELS)})
             beat(0.2)
             sprite, thumbnails = maker.sprite(movie, picture)
-            folder.keep(sprite, video.id, SPRITE)
-            folder.keep(thumbnails, video.id, THUMBNAILS)
+            files.keep(video.id, {SPRITE: sprite, THUMBNAILS: thumbnails})
 
 
 def make_early_poster(tools: StepTools, job: Job, beat: Heartbeat) -> None:
@@ -97,10 +96,10 @@ def make_early_poster(tools: StepTools, job: Job, beat: Heartbeat) -> None:
 
     A complete video gets its poster from `make_pictures`.
     """
-    folder, video = tools.folder, tools.uploads.get(job.upload_id)
+    files, video = tools.files, tools.uploads.get(job.upload_id)
     if video.state is UploadState.COMPLETE:
         return
-    with closing(tools.source.open(video)) as source, folder.scratch_folder() as scratch:
+    with closing(tools.source.open(video)) as source, files.scratch.folder() as scratch:
         with needing_index():
             movie, read_at = tools.read_movie(job, source)
         if (picture := movie.picture) is None:
@@ -115,7 +114,7 @@ def make_early_poster(tools: StepTools, job: Job, beat: Heartbeat) -> None:
                 leave_quick_lane(job)
                 raise
         if not tools.has(video.id, POSTER):
-            folder.keep(poster, video.id, POSTER)
+            files.keep(video.id, {POSTER: poster})
 
 
 @dataclass(frozen=True, slots=True)

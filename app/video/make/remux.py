@@ -94,7 +94,7 @@ def remux(tools: StepTools, job: Job, beat: Heartbeat) -> None:
             closing(tools.source.open(video)) as source,
             as_job_errors("not_prepared", NOT_PREPARED, is_final=True),
             tools.source.on_disk(source, beat.go_on) as path,
-            tools.folder.scratch_folder(length_of(source)) as scratch,
+            tools.files.scratch.folder(length_of(source)) as scratch,
         ):
             try:
                 answer = tools.ffmpeg.probe(path, probe_limits(job), stop=beat.stop)
@@ -106,7 +106,7 @@ def remux(tools: StepTools, job: Job, beat: Heartbeat) -> None:
                 if job.lane is Lane.QUICK:
                     raise JobYields(Lane.BACKGROUND) from error
                 raise
-            tools.folder.keep(made, video.id, REMUXED)
+            tools.files.keep(video.id, {REMUXED: made})
     tools.enqueue(video.id, INDEX, Lane.QUICK, 0)
 
 
@@ -160,7 +160,7 @@ class _Run:
         if self.beat.job.lane is not Lane.ENCODING:
             raise JobYields(Lane.ENCODING)
         self.made.unlink(missing_ok=True)  # Left by another way.
-        self.tools.folder.require_room(ENCODED_TIMES * self.length)
+        self.tools.files.scratch.require_room(ENCODED_TIMES * self.length)
         try:
             self._convert(way)
         except NoRoom as error:
@@ -182,7 +182,7 @@ class _Run:
         )
 
         def on_progress(reached: float) -> None:
-            self.tools.folder.require_room()  # Before uploads lack space.
+            self.tools.files.scratch.require_room()  # Before uploads lack space.
             self.beat(reached / seconds if self.contents.facts.duration else 0.0)
 
         conversion = Conversion(
@@ -199,7 +199,7 @@ class _Run:
         try:
             self.tools.ffmpeg.run(conversion, progress=on_progress, stop=self.beat.stop)
         except FfmpegFailed:
-            self.tools.folder.require_room()  # ffmpeg has many messages for a full disk.
+            self.tools.files.scratch.require_room()  # ffmpeg has many messages for a full disk.
             raise
 
 

@@ -34,6 +34,8 @@ from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import StepTools, as_job_errors, needing_index
 from app.video.make.video_files import encoded_sounds, keep_streams
+from app.video.serve.derived_files import DerivedFiles
+from app.video.serve.derived_objects import Evictable, evict
 from app.video.serve.facts import (
     MANIFEST,
     SOUND_FILE,
@@ -42,7 +44,6 @@ from app.video.serve.facts import (
     plays_audio,
     plays_segmented_audio,
 )
-from app.video.serve.folder import MadeFiles, read_whole
 from app.video.serve.ladder import RenditionFormat, ladder
 from app.video.serve.renditions import (
     RENDITION,
@@ -104,7 +105,7 @@ def encode_video(makers: RenditionMakers, job: Job, beat: Heartbeat) -> None:
 
     Yields to more urgent jobs of its lane after each segment.
     """
-    folder, jobs, clock = makers.tools.folder, makers.tools.jobs, makers.tools.clock
+    files, jobs, clock = makers.tools.files, makers.tools.jobs, makers.tools.clock
     with makers.of(job.upload_id, int(job.argument)) as maker:
         count, name = len(maker.cuts), rendition_file(maker.rendition.quality)
         for number in range(1, count + 1):
@@ -116,17 +117,17 @@ def encode_video(makers: RenditionMakers, job: Job, beat: Heartbeat) -> None:
             if jobs.is_waiting(job.lane, clock(), before=job.priority):
                 raise JobYields
         whole = RenditionFile.of(maker)
-        with folder.scratch_folder(whole.size) as scratch:
+        with files.scratch.folder(whole.size) as scratch:
             made = scratch / "rendition.mp4"
             try:
                 with disk_errors():
                     whole.write(made, lambda: beat(ENCODED_SHARE))
             except NoRoom as error:  # There was space at first, so the attempt counts.
                 raise JobFailed(error.code, str(error)) from error
-            folder.keep(made, maker.video_id, name)
+            files.keep(maker.video_id, {name: made})
         # Cancelling the job removes the file; remove it if it was kept just after that.
         if not jobs.is_held(job):
-            folder.discard(maker.video_id, name)
+            files.discard(maker.video_id, name)
             raise JobCancelled(str(job))
 
 
@@ -193,80 +194,75 @@ class RenditionMaker:
     @property
     def left_out(self) -> frozenset[int]:
         """The segments that are left out of the whole video."""
-        return left_out(self.tools.folder, self.video_id, self.rendition.quality)
+        return left_out(self.tools.files, self.video_id, self.rendition.quality)
 
     def prepare(self) -> None:
         """Remove the rendition's files if they were made with another encoder or other settings."""
-        folder = self.tools.folder
-        with folder.locked(self.video_id):
-            if self._mark() is None:
-                folder.discard(self.video_id, rendition_folder(self.rendition.quality))
-                with suppress(FileExistsError):  # Another machine has just prepared it.
-                    self._write(self._made_by, self._mark_file, is_new=True)
+        files, folder = self.tools.files, rendition_folder(self.rendition.quality)
+        found, is_own = self._mark()
+        if not is_own:
+            with files.scratch.folder() as scratch, suppress(FileExistsError):
+                # If it raises, another maker has just prepared it.
+                (scratch / MADE_BY).write_text(self._made_by)
+                files.renew(
+                    self.video_id, folder, {self._mark_file: scratch / MADE_BY}, instead_of=found
+                )
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
         """Encode a segment; raises `JobFailed`, and `JobCancelled` once `stop` is set."""
-        quality, folder = self.rendition.quality, self.tools.folder
+        quality, files = self.rendition.quality, self.tools.files
         excerpt_bytes = self.cuts.excerpt(number).size
         # Samples may overlap in a hostile video.
         if excerpt_bytes > min(MOST_EXCERPT_BYTES, self.movie.length):
             problem = f"{CANNOT_BE_CONVERTED}: too much would have to be decoded for it."
             raise JobFailed(TOO_LARGE, problem, is_final=True)
-        with folder.scratch_folder(excerpt_bytes) as scratch:
+        with files.scratch.folder(excerpt_bytes) as scratch:
             encoder = Encoder(self.tools.ffmpeg, scratch, self.read_at, stop, wall_seconds)
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rendition)
             content, name = initialization.read_bytes(), initialization_file(quality)
             with self._adding() as mark:
                 # All segments of a rendition share the first initialization segment.
-                if folder.find(self.video_id, name) is None:
-                    with suppress(FileExistsError):  # Another machine has just made it.
-                        folder.keep(initialization, self.video_id, name, beside=mark, is_new=True)
-                if read_whole(folder, self.video_id, name) != content:
+                if files.find(self.video_id, name) is None:
+                    made = {name: initialization}
+                    with suppress(FileExistsError):  # Another maker has just made it.
+                        files.keep(self.video_id, made, beside=mark, is_new=True)
+                if files.read(self.video_id, name) != content:
                     problem = "This part of the video was encoded differently from the others."
                     raise JobFailed("encoded_unlike", problem, is_final=True)
-                folder.keep(segment, self.video_id, segment_file(quality, number), beside=mark)
+                files.keep(self.video_id, {segment_file(quality, number): segment}, beside=mark)
 
     def leave_out(self, number: int) -> None:
         """Record that a segment cannot be decoded."""
         numbers = sorted({*self.left_out, number})
-        with self._adding() as mark:
-            text = "\n".join(map(str, numbers))
-            self._write(text, left_out_file(self.rendition.quality), beside=mark)
+        text, name = "\n".join(map(str, numbers)), left_out_file(self.rendition.quality)
+        with self._adding() as mark, self.tools.files.scratch.folder() as scratch:
+            (scratch / "left-out").write_text(text)
+            self.tools.files.keep(self.video_id, {name: scratch / "left-out"}, beside=mark)
 
     def forget_left_out(self) -> None:
         """Delete the list of left out segments, so that a new order tries them again."""
-        self.tools.folder.discard(self.video_id, left_out_file(self.rendition.quality))
+        self.tools.files.discard(self.video_id, left_out_file(self.rendition.quality))
 
     @contextmanager
     def _adding(self) -> Iterator[Made]:
         """Yields the rendition's mark; raises `JobFailed` if the rendition was removed."""
-        with self.tools.folder.locked(self.video_id):
-            mark = self._mark()
-            if mark is None:
-                raise JobFailed(*SEGMENTS_LOST)
-            try:
-                yield mark
-            except Outdated as error:
-                raise JobFailed(*SEGMENTS_LOST) from error
-
-    def _write(
-        self, text: str, name: str, *, beside: Made | None = None, is_new: bool = False
-    ) -> None:
-        folder = self.tools.folder
-        with folder.scratch_folder() as scratch:
-            made = scratch / "made"
-            made.write_text(text)
-            folder.keep(made, self.video_id, name, beside=beside, is_new=is_new)
-
-    def _mark(self) -> Made | None:
-        """The file that marks the rendition as made with this encoder, if it exists."""
+        mark, is_own = self._mark()
+        if mark is None or not is_own:
+            raise JobFailed(*SEGMENTS_LOST)
         try:
-            found, file = self.tools.folder.fetch(self.video_id, self._mark_file)
+            yield mark
+        except Outdated as error:
+            raise JobFailed(*SEGMENTS_LOST) from error
+
+    def _mark(self) -> tuple[Made | None, bool]:
+        """The file that says what made the rendition, and whether that is this encoder."""
+        try:
+            found, file = self.tools.files.fetch(self.video_id, self._mark_file)
         except FileNotFoundError:
-            return None
+            return None, False
         with closing(file):
-            return found if file.readall() == self._made_by.encode() else None
+            return found, file.readall() == self._made_by.encode()
 
     @property
     def _mark_file(self) -> str:
@@ -333,12 +329,12 @@ class RenditionMakers:
         """The video stream in the manifest, which lists the segments for players."""
         for _ in range(2):
             with suppress(FileNotFoundError):
-                stored = read_whole(self.tools.folder, upload_id, MANIFEST)
+                stored = self.tools.files.read(upload_id, MANIFEST)
                 picture = Manifest.from_json(stored).picture
                 if picture is not None and picture.rung_segments == cuts.durations:
                     return picture
             # The manifest is of an earlier version.
-            keep_streams(movie, upload_id, self.tools.folder, read_at=read_at)
+            keep_streams(movie, upload_id, self.tools.files, read_at=read_at)
         raise JobFailed("no_segments", "The video has no segments.", is_final=True)
 
 
@@ -404,7 +400,7 @@ def _as_lost() -> Iterator[None]:
 
 def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
     """Yields the audio tracks, encoded if browsers do not play them; adds their files."""
-    encoded = encoded_sounds(maker.movie, maker.tools.folder, maker.video_id)
+    encoded = encoded_sounds(maker.movie, maker.tools.files, maker.video_id)
     start = files.add(maker.read_at, maker.movie.length)
     others_start = files.add(*_readable(maker, SOUND_FILE)) if encoded else 0
     for track in maker.movie.sounds:
@@ -421,13 +417,13 @@ def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
 
     It opens the file for each read, since a video has thousands of segments.
     """
-    folder = maker.tools.folder
-    found = folder.find(maker.video_id, name)
+    files = maker.tools.files
+    found = files.find(maker.video_id, name)
     if found is None:
         raise FileNotFoundError(name)
 
     def read_at(offset: int, count: int) -> bytes:
-        _, file = folder.open(maker.video_id, name)
+        _, file = files.open(maker.video_id, name)
         with closing(file):
             return reader(file)(offset, count)
 
@@ -467,30 +463,21 @@ class _Joined:
 # Keeps renditions within their disk limit: the least recently watched are evicted.
 
 
-FOLDERS = frozenset({"rungs", "renditions"})
-"""In the folder of a video."""
-
 LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.1, 10 << 30
 """Free disk space, whichever is less: below it, renditions are evicted in favour of uploads."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedRendition:
-    """Files of one rendition of a video; `watched_at` in seconds since 1970."""
-
-    upload_id: UploadId
-    quality: int
-    size: int
-    watched_at: float
+CachedRendition = Evictable[tuple[UploadId, int]]
+"""Files of one rendition; the key is a video and a quality."""
 
 
 @dataclass
 class RenditionCache:
-    """The renditions of all videos in a folder."""
+    """The renditions of all videos."""
 
-    folder: MadeFiles
+    files: DerivedFiles
     jobs: JobRecords
     most_bytes: int
     """0 for no limit."""
@@ -518,40 +505,44 @@ class RenditionCache:
     def trim(self, wanted_bytes: int = 0) -> int:
         """Evict whole renditions until the rest fits; returns how many were removed.
 
-        Renditions that are being encoded are kept. Reads the entry of every file, 20 000 of them in
-        0.2 s, or of none if enough space is free and nothing was made since the last call.
+        Renditions that are being encoded are kept. Reads nothing if enough space is free and
+        nothing was made since the last call.
         """
         is_limited = self.most_bytes and self._may_have_grown
-        wanted = self.folder.lacking_bytes(self.least_free_bytes, wanted_bytes)
+        wanted = self.files.objects.lacking_bytes(self.least_free_bytes, wanted_bytes)
         if not is_limited and wanted <= 0:
             return 0
         self._may_have_grown = False
-        kept = sorted(self._kept(), key=lambda each: each.watched_at)
+        kept, removed = list(self._kept()), 0
         size = sum(each.size for each in kept)
-        excess = max(size - (self.most_bytes or size), wanted)
-        removed = 0
-        for each in kept:
-            if excess <= 0:
-                break
-            if any(
-                job.state not in ENDED
-                and job.kind in {SEGMENTS, RENDITION}
-                and job.argument.partition("/")[0] == str(each.quality)
-                for job in self.jobs.of(each.upload_id)
-            ):
-                continue  # It is being encoded.
-            for name in (rendition_file(each.quality), rendition_folder(each.quality)):
-                self.folder.discard(each.upload_id, name)
+
+        def remove(each: CachedRendition) -> bool:
+            nonlocal removed
+            upload_id, quality = each.key
+            if self._is_being_encoded(upload_id, quality):
+                return False
+            for name in (rendition_file(quality), rendition_folder(quality)):
+                self.files.discard(upload_id, name)
             detail = "%dp makes room, %.1f MB: others were watched later"
-            log.info(detail, each.quality, each.size / 1e6, extra={"upload_id": each.upload_id})
-            excess -= each.size
+            log.info(detail, quality, each.size / 1e6, extra={"upload_id": upload_id})
             removed += 1
+            return True
+
+        excess = evict(kept, max(size - (self.most_bytes or size), wanted), remove)
         self._may_have_grown |= excess > 0  # Renditions being made may be evicted next time.
         return removed
 
-    def _kept(self) -> Iterator[_CachedRendition]:
+    def _is_being_encoded(self, upload_id: UploadId, quality: int) -> bool:
+        return any(
+            job.state not in ENDED
+            and job.kind in {SEGMENTS, RENDITION}
+            and job.argument.partition("/")[0] == str(quality)
+            for job in self.jobs.of(upload_id)
+        )
+
+    def _kept(self) -> Iterator[CachedRendition]:
         found: defaultdict[tuple[UploadId, int], list[Bundle]] = defaultdict(list)
-        for bundle in self.folder.bundles(FOLDERS):
+        for bundle in self.files.evictable():
             stem = PurePath(bundle.name).stem
             if stem.isdecimal():
                 found[bundle.upload_id, int(stem)].append(bundle)
@@ -559,8 +550,8 @@ class RenditionCache:
             size = sum(bundle.size for bundle in bundles)
             # The time of the segments, if there are any: the whole file may be joined later.
             times = {bundle.name: bundle.used_at for bundle in bundles}
-            watched_at = times.get(rendition_folder(quality), bundles[0].used_at)
-            yield _CachedRendition(upload_id, quality, size, watched_at)
+            used_at = times.get(rendition_folder(quality), bundles[0].used_at)
+            yield Evictable((upload_id, quality), size, used_at)
 
 
 def least_free_bytes(folder: Path) -> int:

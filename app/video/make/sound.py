@@ -21,7 +21,6 @@ from app.video.make.sandbox.process import ProgramLimits
 from app.video.make.steps import StepTools, as_job_errors, needing_index
 from app.video.make.video_files import encoded_sounds, keep_streams, sounds_in, sounds_to_encode
 from app.video.serve.facts import SOUND_FILE
-from app.video.serve.folder import writing
 from app.video.serve.source import length_of
 
 MOST_CHANNELS = 6
@@ -54,10 +53,10 @@ def encode_sound(tools: StepTools, job: Job, beat: Heartbeat) -> None:
             if movie.picture is not None and (error.is_final or job.is_last_attempt):
                 _report(tools, video.id, error.problem)
             raise
-        encoded = encoded_sounds(movie, tools.folder, video.id)
+        encoded = encoded_sounds(movie, tools.files, video.id)
         if len(encoded) < len(sounds_to_encode(movie)):
             _report(tools, video.id, SOME_DAMAGED)
-        keep_streams(movie, video.id, tools.folder, read_at=read_at)
+        keep_streams(movie, video.id, tools.files, read_at=read_at)
     playback = tools.media.get(video.id)
     if playback and playback.state is PlaybackState.PROBED:
         tools.media.move(video.id, PlaybackState.PLAYABLE, tools.clock())
@@ -91,12 +90,12 @@ def _make_sound_file(
     )
 
     def on_progress(reached: float) -> None:
-        tools.folder.require_room()  # Before uploads lack space.
+        tools.files.scratch.require_room()  # Before uploads lack space.
         beat(reached / seconds)
 
     with (
         tools.source.on_disk(source, beat.go_on) as path,
-        tools.folder.scratch_folder(room) as scratch,
+        tools.files.scratch.folder(room) as scratch,
     ):
         conversion = Conversion(
             # Keeps the timestamps of the file: others would count from its first track.
@@ -110,7 +109,7 @@ def _make_sound_file(
         with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
             if not sounds_in(file, movie):
                 raise FfmpegFailed("nothing in it can be decoded")
-        tools.folder.keep(scratch / SOUND_FILE, video_id, SOUND_FILE)
+        tools.files.keep(video_id, {SOUND_FILE: scratch / SOUND_FILE})
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:
@@ -131,7 +130,7 @@ def as_aac(number: int, channels: int | None) -> list[str]:
 WAVEFORM = "waveform"
 
 FILE = "waveform.json"
-"""Name of a file in the folder of a video."""
+"""Name of a derived file."""
 
 RATE = 8000
 """Samples per second that are examined."""
@@ -173,7 +172,7 @@ def make_waveform(tools: StepTools, job: Job, beat: Heartbeat) -> None:
         peaks.end()
         if not peaks.samples:
             raise FfmpegFailed("there is no audio in it")
-    with writing(tools.folder, video.id, FILE) as target:
+    with tools.files.writing(video.id, FILE) as target:
         target.write(peaks.to_json().encode())
 
 

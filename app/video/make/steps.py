@@ -25,8 +25,8 @@ from app.video.make.ffmpeg import (
     FfmpegStopped,
 )
 from app.video.make.sandbox.process import ProgramLimits
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import Facts
-from app.video.serve.folder import MediaFolder
 from app.video.serve.ladder import Capability
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource, ParsedMovies
@@ -34,13 +34,13 @@ from app.video.serve.source import MediaSource, ParsedMovies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTools:
-    """The records, the videos, the folder of derived files, and the programs."""
+    """The records, the videos, their derived files, and the programs."""
 
     uploads: UploadRecords
     media: MediaRecords
     jobs: JobRecords
     source: MediaSource
-    folder: MediaFolder
+    files: DerivedFiles
     ffmpeg: Ffmpeg
     capability: Callable[[], Capability | None]
     """Encoding speed for renditions; None if they are not offered."""
@@ -75,7 +75,7 @@ class StepTools:
 
     def has(self, upload_id: UploadId, name: str) -> bool:
         """Whether a derived file exists."""
-        return self.folder.find(upload_id, name) is not None
+        return self.files.find(upload_id, name) is not None
 
     @contextmanager
     def opened(self, upload_id: UploadId) -> Iterator[tuple[Upload, RawIOBase]]:

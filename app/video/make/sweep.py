@@ -29,8 +29,8 @@ from app.video.make.pictures import EARLY_POSTER, PICTURES
 from app.video.make.sound import WAVEFORM
 from app.video.make.steps import NO_FFMPEG, NO_RENDITIONS, StepTools
 from app.video.make.video_files import is_playable, keep_streams
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import MANIFEST, Facts, Manifest
-from app.video.serve.folder import MediaFolder, read_whole
 from app.video.serve.renditions import RENDITION, SEGMENTS
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import reader
@@ -64,7 +64,7 @@ class MediaSweep:
 
     media: MediaRecords
     uploads: UploadRecords
-    folder: MediaFolder
+    files: DerivedFiles
     clock: Callable[[], datetime]
     has_ffmpeg: bool = False
     is_no_video: Callable[[UploadId], bool] = lambda _: False
@@ -121,29 +121,28 @@ class MediaSweep:
     def forget(self, *, is_recent: bool) -> int:
         """Remove the jobs and files of deleted uploads."""
         found = self.media.gone(BATCH, since=self._since(is_recent=is_recent))
-        for upload_id in found:
-            self.folder.remove(upload_id)
         if found:
+            self.files.remove(found)
             self.media.forget(found)
         return len(found)
 
     def remove_abandoned(self) -> None:
-        """Remove the half-made files of killed workers."""
-        self.folder.remove_abandoned()
+        """Remove the half-made files of killed workers, and discarded files."""
+        self.files.remove_abandoned()
 
     def remove_strays(self) -> None:
-        """Remove the files of deleted videos. Reads the whole folder: only called at start."""
-        names = self.folder.videos()
-        while upload_ids := list(islice(names, BATCH)):
+        """Remove the files of deleted videos. Reads the whole table: only called at start."""
+        videos = iter(self.files.videos())
+        while upload_ids := list(islice(videos, BATCH)):
             states = self.uploads.states(upload_ids)
-            for upload_id in upload_ids:
-                if states.get(upload_id) in _ABSENT:
-                    self.folder.remove(upload_id)
+            absent = [each for each in upload_ids if states.get(each) in _ABSENT]
+            if absent:
+                self.files.remove(absent)
 
     def remove_if_gone(self, upload_id: UploadId) -> None:
         """Remove files that a step has made of a video that is already deleted."""
         if self.uploads.states([upload_id]).get(upload_id) in _ABSENT:
-            self.folder.remove(upload_id)
+            self.files.remove([upload_id])
 
     def _since(self, *, is_recent: bool) -> datetime | None:
         return self.clock() - RECENT if is_recent else None
@@ -273,7 +272,7 @@ class Arrivals:
                     self._refuse(upload.id)
                 return 0
             if is_playable(movie):
-                keep_streams(movie, upload.id, self._tools.folder, read_at=read_at)
+                keep_streams(movie, upload.id, self._tools.files, read_at=read_at)
                 self._tools.media.add(upload.id, self._tools.clock(), is_planned=False)
                 self._tools.describe(upload.id, PlaybackState.PLAYABLE, Facts.of(movie))
             else:
@@ -287,7 +286,7 @@ class Arrivals:
             reach = inf
             if self._tools.ffmpeg.ffmpeg is not None:
                 with suppress(FileNotFoundError):
-                    stored = read_whole(self._tools.folder, upload.id, MANIFEST)
+                    stored = self._tools.files.read(upload.id, MANIFEST)
                     if (picture := Manifest.from_json(stored).picture) is not None:
                         wanted = min(SEGMENTS_OF_POSTER, len(picture.reaches))
                         reach = picture.reaches[wanted - 1]

@@ -28,6 +28,7 @@ from app.video.index.segments import (
 )
 from app.video.index.tracks import Track
 from app.video.index.virtual_file import VirtualFileWriter
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import (
     MANIFEST,
     PLAY_FILE,
@@ -38,7 +39,6 @@ from app.video.serve.facts import (
     plays_segmented_audio,
     plays_video,
 )
-from app.video.serve.folder import MadeFiles, MediaFolder, read_whole, writing
 from app.video.serve.ladder import Capability, is_decoded, is_decoded_in_time
 from app.video.serve.source import length_of, reader
 
@@ -88,23 +88,23 @@ def sounds_to_encode(movie: Movie) -> list[Track]:
 
 
 def keep_play_file(
-    movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt
+    movie: Movie, video_id: UploadId, files: DerivedFiles, *, read_at: ReadAt
 ) -> None:
     """Write the video as one virtual MP4 file; `read_at` reads the original."""
-    with writing(folder, video_id, PLAY_FILE) as target:
+    with files.writing(video_id, PLAY_FILE) as target:
         writer = VirtualFileWriter(target)
         writer.extend(fast_start(movie, read_at))
         writer.finish()
 
 
-def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_at: ReadAt) -> None:
+def keep_streams(movie: Movie, video_id: UploadId, files: DerivedFiles, *, read_at: ReadAt) -> None:
     """Write a stream for each track that browsers play; none if HLS cannot express the video.
 
     A video track that only ffmpeg decodes gets a stream, too: renditions are made of it. Audio that
     browsers do not play is taken from `SOUND_FILE`, if that exists. `read_at` reads the original.
     """
-    encoded = encoded_sounds(movie, folder, video_id)
-    with folder.scratch_folder() as making:
+    encoded = encoded_sounds(movie, files, video_id)
+    with files.scratch.folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
             picture = movie.picture
@@ -116,25 +116,27 @@ def keep_streams(movie: Movie, video_id: UploadId, folder: MediaFolder, *, read_
             log.info("the video has no segments: %s", error, extra={"upload_id": video_id})
             streams = []
         manifest = Manifest(streams).to_json()
-        files = [f"{stream.name}/{name}" for stream in streams for name in STREAM_FILES]
+        made = {
+            f"hls/{stream.name}/{name}": making / stream.name / name
+            for stream in streams
+            for name in STREAM_FILES
+        }
         with suppress(FileNotFoundError):
-            if read_whole(folder, video_id, MANIFEST) == manifest and all(
-                folder.find(video_id, f"hls/{file}") is not None for file in files
+            if files.read(video_id, MANIFEST) == manifest and all(
+                files.find(video_id, name) is not None for name in made
             ):
                 return  # Made during the upload; a client may be playing it.
         if not streams:
-            folder.discard(video_id, MANIFEST)
+            files.discard(video_id, MANIFEST)
             return
-        for file in files:
-            folder.keep(making / file, video_id, f"hls/{file}")
-        (making / MANIFEST).write_bytes(manifest)  # After the files that it names.
-        folder.keep(making / MANIFEST, video_id, MANIFEST)
+        (making / MANIFEST).write_bytes(manifest)
+        files.keep(video_id, {**made, MANIFEST: making / MANIFEST})
 
 
-def encoded_sounds(movie: Movie, folder: MadeFiles, video_id: UploadId) -> Mapping[int, Track]:
+def encoded_sounds(movie: Movie, files: DerivedFiles, video_id: UploadId) -> Mapping[int, Track]:
     """The encoded audio tracks in `SOUND_FILE`, by the id of the original track."""
     try:
-        _, file = folder.open(video_id, SOUND_FILE)
+        _, file = files.open(video_id, SOUND_FILE)
     except FileNotFoundError:
         return {}
     with closing(file):

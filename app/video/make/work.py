@@ -56,10 +56,10 @@ class MediaWork:
             each: unless_long(step, run_in_process) for each, step in self._steps(tools).items()
         }
         cache = RenditionCache(
-            self.media.folder,
+            self.media.files,
             self.media.jobs,
             most_bytes=self.media.policy.cache_bytes,
-            least_free_bytes=least_free_bytes(self.media.folder.root),
+            least_free_bytes=least_free_bytes(self.media.files.scratch.root),
         )
         return MediaJobs(
             steps={
@@ -70,7 +70,7 @@ class MediaWork:
             sweep=MediaSweep(
                 media=self.media.records,
                 uploads=self.media.uploads,
-                folder=self.media.folder,
+                files=self.media.files,
                 clock=self.media.clock,
                 has_ffmpeg=tools.ffmpeg.ffmpeg is not None,
                 # Reading from a bucket would block the thread that polls for all work.
@@ -97,7 +97,7 @@ class MediaWork:
             media=self.media.records,
             jobs=self.media.jobs,
             source=self.media.source,
-            folder=self.media.folder,
+            files=self.media.files,
             ffmpeg=Ffmpeg.find(),
             capability=self._capability,
             clock=self.media.clock,
@@ -106,7 +106,7 @@ class MediaWork:
 
     def calibrate(self, worker: str = "") -> None:
         """Measure this machine's encoding speed, unless known; report it for this worker."""
-        calibrate(Ffmpeg.find(), self.media.folder)
+        calibrate(Ffmpeg.find(), self.media.files.scratch)
         if self.media.shared is not None and worker:
             self.media.shared.report(worker)
 
@@ -127,7 +127,7 @@ class MediaWork:
         """For steps that need it: at the first start it may not be measured yet, so measure it."""
         if not self.media.policy.is_on:
             return None
-        if read_capability(self.media.folder.root) is None:
+        if read_capability(self.media.files.scratch.root) is None:
             self.calibrate()
         return self.media.renditions.capability()
 

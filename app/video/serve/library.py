@@ -22,11 +22,11 @@ from app.records.uploads import UploadRecords
 from app.video.index.languages import UNDETERMINED, language_of
 from app.video.index.texts import cues_of, decoded, webvtt, within_limit
 from app.video.index.virtual_file import Piece, StoredVirtualFile
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import PLAY_FILE, Facts
-from app.video.serve.folder import MadeFiles
 from app.video.serve.playlists import Playlists, Subtitles
 from app.video.serve.rows import MediaRecords
-from app.video.serve.source import MediaSource, reader
+from app.video.serve.source import REMUXED, MediaSource, reader
 
 CONTENT_TYPES = {
     "jpg": "image/jpeg",
@@ -44,9 +44,11 @@ _MADE = re.compile(
 class MadeFile:
     """A derived file of a video."""
 
-    folder: MadeFiles
+    files: DerivedFiles
     upload_id: UploadId
     name: str
+    found: Made | None = None
+    """The file, if it was found just before."""
 
     @property
     def content_type(self) -> str:
@@ -56,12 +58,12 @@ class MadeFile:
     @property
     def exists(self) -> bool:
         """Whether it has been made."""
-        return self.folder.find(self.upload_id, self.name) is not None
+        return self.files.find(self.upload_id, self.name) is not None
 
     def open(self) -> tuple[Made, RawIOBase]:
         """Opens the file, unbuffered; raises `NotMade`."""
         try:
-            return self.folder.open(self.upload_id, self.name)
+            return self.files.open(self.upload_id, self.name, self.found)
         except FileNotFoundError as error:
             raise NotMade("This has not been made of the video.") from error
 
@@ -122,7 +124,7 @@ class MediaLibrary:
     media: MediaRecords
     jobs: JobRecords
     source: MediaSource
-    folder: MadeFiles
+    files: DerivedFiles
     playlists: Playlists
 
     def playbacks(self, videos: Sequence[Upload]) -> list[PlaybackView]:
@@ -130,7 +132,7 @@ class MediaLibrary:
         known = self.media.of([video.id for video in videos])
         probed = [each for each, found in known.items() if found.state is PlaybackState.PROBED]
         jobs = self.jobs.of_step(probed, REMUX) if probed else {}
-        made = self.folder.made(list(known))
+        made = self.files.top_names(list(known))
         return [
             PlaybackView.of(found, jobs.get(video.id), made[video.id])
             if (found := known.get(video.id))
@@ -165,26 +167,27 @@ class MediaLibrary:
     def initialization(self, video: Upload, stream: str) -> MadeFile:
         """The initialization segment of a stream."""
         self.playlists.stream(video.id, stream)
-        return MadeFile(self.folder, video.id, f"hls/{stream}/init.mp4")
+        return MadeFile(self.files, video.id, f"hls/{stream}/init.mp4")
 
     def made(self, video: Upload, name: str) -> MadeFile:
         """An image, subtitles or other derived file; raises `NotMade` for any other name."""
         if not _MADE.fullmatch(name):
             raise NotMade("Nothing of this name is made of videos.")
-        return MadeFile(self.folder, video.id, name)
+        return MadeFile(self.files, video.id, name)
 
     def _virtual(
         self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
     ) -> VirtualPart:
         """A virtual file, or a span of it, with the file that contains its bytes."""
+        found = self.files.find_all(video.id, [name, source_name or REMUXED])
 
         def open_source() -> RawIOBase:
             if source_name:
-                return self.folder.open(video.id, source_name)[1]
-            return self.source.open(video)
+                return self.files.open(video.id, source_name, found.get(source_name))[1]
+            return self.source.open_found(video, found.get(REMUXED))
 
         try:
-            made, stored = self.folder.fetch(video.id, name)
+            made, stored = self.files.fetch(video.id, name, found.get(name))
         except FileNotFoundError as error:
             raise NotMade("The video cannot be played yet.") from error
         file = StoredVirtualFile(stored)

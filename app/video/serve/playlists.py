@@ -12,8 +12,8 @@ from app.core.errors import NotMade
 from app.core.lifecycle import UploadState
 from app.core.playback import Made
 from app.core.upload import Upload, UploadId
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import MANIFEST, Manifest, Stream
-from app.video.serve.folder import MadeFiles, read_whole
 from app.video.serve.ladder import RenditionFormat
 
 VERSION = 7
@@ -173,8 +173,8 @@ def whole_file_playlist(uri: str, seconds: float) -> str:
 class Playlists:
     """The HLS playlists. Each method raises `NotMade`."""
 
-    def __init__(self, folder: MadeFiles) -> None:
-        self._folder = folder
+    def __init__(self, files: DerivedFiles) -> None:
+        self._files = files
         self._manifest = lru_cache(maxsize=8)(self._read)
         self._lines = lru_cache(maxsize=16)(self._written_lines)
 
@@ -215,7 +215,7 @@ class Playlists:
         return self._manifest(self._stored(upload_id))
 
     def _stored(self, upload_id: UploadId) -> Made:
-        found = self._folder.find(upload_id, MANIFEST)
+        found = self._files.find(upload_id, MANIFEST)
         if found is None:
             raise NotMade("The video cannot be played in segments, at least not yet.")
         return found
@@ -223,7 +223,7 @@ class Playlists:
     def _read(self, stored: Made) -> Manifest:
         """Reads a manifest; the new one, if it has just been replaced."""
         try:
-            return Manifest.from_json(read_whole(self._folder, stored.upload_id, stored.name))
+            return Manifest.from_json(self._files.read(stored.upload_id, stored.name))
         except FileNotFoundError as error:
             raise NotMade("The video is being indexed again.") from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from app.core.errors import NoRoom, NotMade, NotMadeYet, RenditionFailed, RenditionsOff
@@ -18,8 +18,8 @@ from app.core.playback import PlaybackProblem
 from app.core.upload import Upload, UploadId
 from app.db.jobs import JobRecords
 from app.ingest.slots import without_slot
+from app.video.serve.derived_files import DerivedFiles
 from app.video.serve.facts import Stream
-from app.video.serve.folder import MadeFiles, read_whole
 from app.video.serve.ladder import Capability, RenditionFormat, ladder
 from app.video.serve.library import MadeFile
 from app.video.serve.playlists import Playlists
@@ -66,10 +66,10 @@ def left_out_file(quality: int) -> str:
     return f"{rendition_folder(quality)}/left-out"
 
 
-def left_out(folder: MadeFiles, upload_id: UploadId, quality: int) -> frozenset[int]:
+def left_out(files: DerivedFiles, upload_id: UploadId, quality: int) -> frozenset[int]:
     """The segments that are left out of the whole video, counted from 1."""
     try:
-        numbers = read_whole(folder, upload_id, left_out_file(quality))
+        numbers = files.read(upload_id, left_out_file(quality))
     except FileNotFoundError:
         return frozenset()
     return frozenset(map(int, numbers.split()))
@@ -123,7 +123,7 @@ READ_AHEAD_LAG = timedelta(seconds=20)
 
 FILE_LOOK_SECONDS = 0.05
 JOB_LOOK_SECONDS = 0.5
-"""Poll intervals of a file, which takes 10 us per poll, and of the job that makes it."""
+"""Poll intervals of a file, which takes 40 us per poll, and of the job that makes it."""
 
 IsAwaited = Callable[[], bool]
 """Whether the client still waits for the response."""
@@ -190,7 +190,7 @@ class Renditions:
 
     playlists: Playlists
     jobs: JobRecords
-    folder: MadeFiles
+    files: DerivedFiles
     timeout: WaitTimeout
     capability: Callable[[], Capability | None]
     is_on: bool
@@ -202,27 +202,44 @@ class Renditions:
 
     def formats(self, video: Upload) -> list[RenditionFormat]:
         """The offered renditions of a video, highest first."""
+        return self._offer(video)[1]
+
+    def _offer(self, video: Upload) -> tuple[Stream | None, list[RenditionFormat]]:
+        """The video track, and the renditions of it."""
         if not self.is_on or video.state is not UploadState.COMPLETE:
-            return []
+            return None, []
         try:
-            picture = self._picture(video)
+            picture = self.playlists.manifest(video.id).picture
         except NotMade:
-            return []
-        return ladder(picture, self.capability())[::-1]
+            picture = None
+        if picture is None:
+            return None, []
+        return picture, ladder(picture, self.capability())[::-1]
 
     def of(self, video: Upload) -> list[RenditionView]:
         """The state of each offered rendition."""
         formats = self.formats(video)
-        jobs = {job.argument: job for job in self.jobs.of(video.id, RENDITION)} if formats else {}
+        if not formats:
+            return []
+        jobs = {job.argument: job for job in self.jobs.of(video.id, RENDITION)}
+        qualities = [rendition.quality for rendition in formats]
+        made = self.files.find_all(video.id, [*map(rendition_file, qualities)])
         return [
-            self._view(video, rendition.quality, jobs.get(str(rendition.quality)))
-            for rendition in formats
+            self._view(
+                video,
+                quality,
+                jobs.get(str(quality)),
+                is_made=rendition_file(quality) in made,
+            )
+            for quality in qualities
         ]
 
-    def _view(self, video: Upload, quality: int, job: Job | None) -> RenditionView:
-        if self.folder.find(video.id, rendition_file(quality)) is not None:
+    def _view(
+        self, video: Upload, quality: int, job: Job | None, *, is_made: bool
+    ) -> RenditionView:
+        if is_made:
             gaps = None
-            if count := len(left_out(self.folder, video.id, quality)):
+            if count := len(left_out(self.files, video.id, quality)):
                 parts = "A damaged part is" if count == 1 else f"{count} damaged parts are"
                 detail = f"{parts} missing, as nothing could be decoded."
                 gaps = PlaybackProblem("incomplete", detail)
@@ -243,7 +260,8 @@ class Renditions:
             raise RenditionsOff("This server offers videos only as they were uploaded.")
         self._require_offered(video, quality)
         known = self.jobs.find(video.id, RENDITION, str(quality))
-        view = self._view(video, quality, known)
+        is_made = self.files.find(video.id, rendition_file(quality)) is not None
+        view = self._view(video, quality, known, is_made=is_made)
         if view.state == "ready":
             return view
         failed = [JobState.FAILED]
@@ -257,19 +275,19 @@ class Renditions:
             now=self.clock(),
             renew=view.state != "making",  # A running job need not run again.
         )
-        return self._view(video, quality, job)
+        return self._view(video, quality, job, is_made=False)
 
     def remove(self, video: Upload, quality: int) -> None:
         """Stop encoding a rendition, and remove its files. Idempotent."""
         jobs = [self.jobs.drop(video.id, step, prefix=str(quality)) for step in STEPS]
         names = [rendition_file(quality), rendition_folder(quality)]
-        if not any([*jobs, *(self.folder.discard(video.id, name) for name in names)]):
+        if not any([*jobs, *(self.files.discard(video.id, name) for name in names)]):
             self._require_offered(video, quality)
 
     def file(self, video: Upload, quality: int) -> MadeFile:
         """The whole rendition, with audio; it exists if its state is `ready`."""
         self._note_watched(video, quality)
-        return MadeFile(self.folder, video.id, rendition_file(quality))
+        return MadeFile(self.files, video.id, rendition_file(quality))
 
     def playlist(self, video: Upload, quality: int) -> str:
         """The media playlist: all segments, whether they are made or not."""
@@ -282,9 +300,9 @@ class Renditions:
         It is made with the first segment that can be encoded: a later one if the start of the video
         is damaged.
         """
-        self._require_offered(video, quality)
-        found = MadeFile(self.folder, video.id, initialization_file(quality))
-        last = min(len(self._picture(video).rung_segments), MOST_TRIED)
+        picture = self._require_offered(video, quality)
+        found = MadeFile(self.files, video.id, initialization_file(quality))
+        last = min(len(picture.rung_segments), MOST_TRIED)
         for number in range(1, last + 1):
             if found.exists:
                 break
@@ -301,18 +319,19 @@ class Renditions:
         Raises `NotMadeYet` if that takes too long, `RenditionFailed` if it cannot be encoded, and
         `NoRoom` if it waits for disk space.
         """
-        self._require_offered(video, quality)
-        count = len(self._picture(video).rung_segments)
+        count = len(self._require_offered(video, quality).rung_segments)
         if not 1 <= number <= count:
             raise NotMade("The stream has no segment of this number.")
-        wanted = WantedSegment(video.id, quality, number)
-        found = self._file(wanted)
-        if not found.exists:
-            self._wait_for(found, wanted, is_awaited)
+        numbers = range(number, min(number + READ_AHEAD, count) + 1)
+        names = [segment_file(quality, each) for each in numbers]
+        made = self.files.find_all(video.id, names)
+        found = MadeFile(self.files, video.id, names[0], made.get(names[0]))
+        if names[0] not in made:
+            self._wait_for(found, WantedSegment(video.id, quality, number), is_awaited)
         else:
-            after = range(number + 1, min(number + READ_AHEAD, count) + 1)
-            for later in (replace(wanted, number=each) for each in after):
-                if not self._file(later).exists:
+            for each, name in zip(numbers, names, strict=True):
+                if name not in made:
+                    later = WantedSegment(video.id, quality, each)
                     self._queue(later, self.clock() - READ_AHEAD_LAG)
                     break
         self._note_watched(video, quality)
@@ -320,21 +339,14 @@ class Renditions:
 
     def _note_watched(self, video: Upload, quality: int) -> None:
         """Record that a rendition is used; the least recently used are evicted first."""
-        self.folder.note_use(video.id, initialization_file(quality))
+        self.files.note_use(video.id, initialization_file(quality))
 
-    def _file(self, wanted: WantedSegment) -> MadeFile:
-        name = segment_file(wanted.quality, wanted.number)
-        return MadeFile(self.folder, wanted.upload_id, name)
-
-    def _picture(self, video: Upload) -> Stream:
-        picture = self.playlists.manifest(video.id).picture
-        if picture is None:
-            raise NotMade("The video has no video track.")
-        return picture
-
-    def _require_offered(self, video: Upload, quality: int) -> None:
-        if all(rendition.quality != quality for rendition in self.formats(video)):
+    def _require_offered(self, video: Upload, quality: int) -> Stream:
+        """The video track; raises `NotMade` if it is not offered in this rendition."""
+        picture, formats = self._offer(video)
+        if picture is None or all(each.quality != quality for each in formats):
             raise NotMade("The video is not offered in this rendition.")
+        return picture
 
     # ---- the queue: the latest request comes first, as a viewer who seeks has moved on ----
 

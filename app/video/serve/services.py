@@ -14,12 +14,15 @@ from app.db.jobs import JobRecords
 from app.db.waking import Waker, WakeupSocket
 from app.records.uploads import UploadRecords
 from app.storage.base import Store
-from app.video.serve.folder import DiskFolder, MediaFolder
+from app.video.serve.adoption import adopt_files
+from app.video.serve.derived_files import DerivedFiles
+from app.video.serve.derived_objects import FolderObjects, Objects
 from app.video.serve.ladder import Capability, SharedCapability, read_capability
 from app.video.serve.library import MediaLibrary, TextFiles
 from app.video.serve.playlists import Playlists
 from app.video.serve.renditions import Renditions, WaitTimeout
 from app.video.serve.rows import MediaRecords, PlaybackObserver
+from app.video.serve.scratch import ScratchSpace
 from app.video.serve.source import MediaSource
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ class MediaServices:
     text_files: TextFiles
     jobs: JobRecords
     records: MediaRecords
-    folder: MediaFolder
+    files: DerivedFiles
     source: MediaSource
     uploads: UploadRecords
     wakeup: WakeupSocket
@@ -67,12 +70,12 @@ class MediaServices:
     ) -> MediaServices:
         """The services of a process; the clock of `ctx` is shared by all nodes."""
         settings, database, clock = ctx.settings, ctx.database, ctx.clock
-        folder = _folder(ctx, bucket)
-        source = MediaSource(store, folder, most_copied_bytes=settings.spool_bytes)
+        files = _derived_files(ctx, bucket)
+        source = MediaSource(store, files, most_copied_bytes=settings.spool_bytes)
         records = MediaRecords(database, observer)
         jobs = JobRecords(database, Waker(settings.data_dir).wake)
-        playlists = Playlists(folder)
-        own: Callable[[], Capability | None] = partial(read_capability, folder.root)
+        playlists = Playlists(files)
+        own: Callable[[], Capability | None] = partial(read_capability, files.scratch.root)
         shared = SharedCapability(database, own, clock) if database.is_remote else None
         return cls(
             library=MediaLibrary(
@@ -80,14 +83,14 @@ class MediaServices:
                 media=records,
                 jobs=jobs,
                 source=source,
-                folder=folder,
+                files=files,
                 playlists=playlists,
             ),
             playlists=playlists,
             renditions=Renditions(
                 playlists=playlists,
                 jobs=jobs,
-                folder=folder,
+                files=files,
                 timeout=WaitTimeout.of_process(settings.threads),
                 capability=shared or own,
                 is_on=settings.rendition_policy.is_on,
@@ -96,7 +99,7 @@ class MediaServices:
             text_files=TextFiles(uploads, source),
             jobs=jobs,
             records=records,
-            folder=folder,
+            files=files,
             source=source,
             uploads=uploads,
             wakeup=WakeupSocket(settings.data_dir),
@@ -106,13 +109,22 @@ class MediaServices:
             has_bucket=bucket is not None,
         )
 
+    def prepare(self) -> None:
+        """Once for all processes of a server, before it makes or serves files."""
+        if isinstance(self.files.objects, FolderObjects):
+            adopt_files(self.files, self.files.objects)
 
-def _folder(ctx: Context, bucket: Bucket | None) -> MediaFolder:
-    disk = DiskFolder(ctx.settings.data_dir / FOLDER)
+
+def _derived_files(ctx: Context, bucket: Bucket | None) -> DerivedFiles:
+    folder = ctx.settings.data_dir / FOLDER
+    objects: Objects
     if bucket is None:
-        return disk
-    from app.video.serve.bucket_folder import BucketFolder, MadeFileRecords  # noqa: PLC0415 - only with a bucket
+        scratch = ScratchSpace(folder)
+        objects = FolderObjects(folder)
+    else:
+        from app.video.serve.bucket_objects import COPIES, BucketObjects, Copies  # noqa: PLC0415 - only with a bucket
 
-    most_bytes = ctx.settings.spool_bytes // COPIES_SHARE
-    records = MadeFileRecords(ctx.database)
-    return BucketFolder(disk, records, bucket, most_copied_bytes=most_bytes, clock=ctx.clock)
+        copies = Copies(folder / COPIES, ctx.settings.spool_bytes // COPIES_SHARE)
+        scratch = ScratchSpace(folder, make_room=copies.remove_all)
+        objects = BucketObjects(bucket, copies, scratch)
+    return DerivedFiles(database=ctx.database, objects=objects, scratch=scratch, clock=ctx.clock)

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from app.core.errors import ServerBusy, UploadGone
 from app.core.jobs import JobFailed
 from app.core.lifecycle import UploadState
+from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
 from app.storage.base import BytesLost, Store
@@ -21,7 +22,7 @@ from app.storage.local.folder import disk_errors
 from app.video.index.boxes import ReadAt
 from app.video.index.movie import Movie, read_movie
 from app.video.index.virtual_file import Piece
-from app.video.serve.folder import MediaFolder
+from app.video.serve.derived_files import DerivedFiles
 
 REMUXED = "source.mp4"
 """In the folder of a video: a remuxed copy of an original that cannot be indexed."""
@@ -41,9 +42,9 @@ class MediaSource:
     For files in a bucket, programs get local copies of at most `most_copied_bytes` at a time.
     """
 
-    def __init__(self, store: Store, folder: MediaFolder, *, most_copied_bytes: int = 0) -> None:
+    def __init__(self, store: Store, files: DerivedFiles, *, most_copied_bytes: int = 0) -> None:
         self._store = store
-        self._folder = folder
+        self._files = files
         self._free_bytes = self._most_bytes = most_copied_bytes
         self._changing = threading.Lock()
 
@@ -52,8 +53,13 @@ class MediaSource:
 
         An incomplete upload is read from staging: missing parts read as zeros.
         """
-        with suppress(FileNotFoundError):
-            return self._folder.open(video.id, REMUXED)[1]
+        return self.open_found(video, self._files.find(video.id, REMUXED))
+
+    def open_found(self, video: Upload, remuxed: Made | None) -> RawIOBase:
+        """The same, if it is known whether there is a remuxed file."""
+        if remuxed is not None:
+            with suppress(FileNotFoundError):
+                return self._files.open(video.id, REMUXED, remuxed)[1]
         if video.state is not UploadState.COMPLETE:
             with suppress(BytesLost):  # Published since the record was read.
                 return self._store.staging.open(video.id)
@@ -87,7 +93,7 @@ class MediaSource:
             begin = ByteRange(0, min(ENDS_BYTES, length))
             spans = [begin, ByteRange(max(begin.end, length - ENDS_BYTES), length)]
         size = sum(span.length for span in spans)
-        with self._room(size), self._folder.scratch_folder(size) as scratch:
+        with self._room(size), self._files.scratch.folder(size) as scratch:
             path = scratch / "video"
             with disk_errors(), path.open("xb") as target:
                 target.truncate(length)

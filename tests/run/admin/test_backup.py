@@ -27,6 +27,7 @@ from app.run.admin.backup import Backup
 from app.run.build import build_services
 from app.settings import from_env
 from app.video.serve.rows import MediaRecords
+from tests.derived import files_in, files_of, place
 from tests.live_server import NO_FFMPEG, Server, running_server
 from tests.run.admin.running import run_command
 from tests.run.admin.test_commands import Operator
@@ -341,7 +342,10 @@ def test_what_was_made_from_videos_is_made_again_from_a_backup(
         now = datetime.now(UTC)
         MediaRecords(database).add(video, now, is_planned=True)
         JobRecords(database).enqueue(video, "pictures", lane=Lane.QUICK, priority=0, now=now)
+    with files_of(server.library.parent) as files:
+        place(files, video, "poster.jpg", b"poster")
     assert back_up(server, tmp_path / "backup").exit_code == 0
     with closing(Database(f"sqlite:///{tmp_path}/backup/sluice.db", synced=False)) as copy:
         assert MediaRecords(copy).unplanned(10) == [video]
         assert JobRecords(copy).of(video) == []
+        assert files_in(tmp_path, copy).is_empty()

@@ -1,4 +1,4 @@
-"""What is made from films is in the bucket, and every machine has what it asks for."""
+"""Derived files in a bucket: every machine has what it asks for, and keeps copies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
 from threading import Barrier, Event
 
@@ -21,20 +22,16 @@ from app.ingest.slots import Slots, holding
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
-from app.storage.s3.inspection import ORPHAN_AGE
-from app.video.serve.bucket_folder import (
+from app.video.serve.bucket_objects import (
     COPIES,
     MOST_COPIED_BYTES,
     OBJECTS,
-    READ_FOR,
-    UNFINISHED_FOR,
-    BucketFolder,
-    MadeFileRecords,
-    missing,
-    object_name,
-    orphans,
+    BucketObjects,
+    Copies,
+    bucket_name,
 )
-from app.video.serve.folder import DiskFolder, read_whole, writing
+from app.video.serve.derived_files import ORPHAN_AGE, DerivedFiles
+from app.video.serve.scratch import ScratchSpace
 from tests.records.making import NOW, new_sqlite
 from tests.s3_servers import S3Server, new_prefix
 
@@ -51,15 +48,17 @@ class Fleet:
     address: BucketAddress
     bucket: Bucket
     now: datetime = NOW
-    nodes: list[BucketFolder] = field(default_factory=list)
+    nodes: list[DerivedFiles] = field(default_factory=list)
 
-    def node(self) -> BucketFolder:
+    def node(self) -> DerivedFiles:
         """A machine with an empty disk."""
-        node = BucketFolder(
-            DiskFolder(self.folder / f"node-{len(self.nodes)}"),
-            MadeFileRecords(self.database),
-            self.bucket,
-            most_copied_bytes=COPIED_BYTES,
+        root = self.folder / f"node-{len(self.nodes)}"
+        copies = Copies(root / COPIES, COPIED_BYTES)
+        scratch = ScratchSpace(root, make_room=copies.remove_all)
+        node = DerivedFiles(
+            database=self.database,
+            objects=BucketObjects(self.bucket, copies, scratch),
+            scratch=scratch,
             clock=lambda: self.now,
         )
         self.nodes.append(node)
@@ -100,13 +99,13 @@ def fleet(tmp_path: Path, versitygw: S3Server) -> Iterator[Fleet]:
         yield Fleet(tmp_path, database, address, bucket)
 
 
-def keep(node: BucketFolder, name: str, content: bytes) -> None:
-    with writing(node, VIDEO, name) as file:
+def keep(node: DerivedFiles, name: str, content: bytes) -> None:
+    with node.writing(VIDEO, name) as file:
         file.write(content)
 
 
-def copies(node: BucketFolder) -> list[Path]:
-    return list((node.root / COPIES).glob("*"))
+def copies(node: DerivedFiles) -> list[Path]:
+    return list((node.scratch.root / COPIES).glob("*"))
 
 
 def test_what_one_machine_makes_another_reads(fleet: Fleet) -> None:
@@ -114,18 +113,18 @@ def test_what_one_machine_makes_another_reads(fleet: Fleet) -> None:
     assert other.find(VIDEO, "poster.jpg") is None
     keep(maker, "poster.jpg", b"first")
     keep(maker, "empty.vtt", b"")
-    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
-    assert read_whole(other, VIDEO, "empty.vtt") == b""
+    assert other.read(VIDEO, "poster.jpg") == b"first"
+    assert other.read(VIDEO, "empty.vtt") == b""
     assert maker.find(VIDEO, "poster.jpg") == other.find(VIDEO, "poster.jpg")
-    assert other.made([VIDEO]) == {VIDEO: {"poster.jpg", "empty.vtt"}}
+    assert other.top_names([VIDEO]) == {VIDEO: {"poster.jpg", "empty.vtt"}}
 
 
 def test_a_copy_of_what_was_replaced_or_discarded_is_never_read(fleet: Fleet) -> None:
     maker, other = fleet.node(), fleet.node()
     keep(maker, "poster.jpg", b"first")
-    assert read_whole(other, VIDEO, "poster.jpg") == b"first"
+    assert other.read(VIDEO, "poster.jpg") == b"first"
     keep(maker, "poster.jpg", b"second")
-    assert read_whole(other, VIDEO, "poster.jpg") == b"second"
+    assert other.read(VIDEO, "poster.jpg") == b"second"
     assert maker.discard(VIDEO, "poster.jpg")
     with pytest.raises(FileNotFoundError):
         other.open(VIDEO, "poster.jpg")
@@ -142,27 +141,11 @@ def test_objects_that_nobody_needs_are_deleted_once_nobody_reads_them(fleet: Fle
     assert node.discard(VIDEO, "rungs/720")
     node.remove_abandoned()
     assert len(fleet.objects()) == 3
-    fleet.now += READ_FOR
+    fleet.now += BucketObjects.read_for
     node.remove_abandoned()
     assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
-    node.remove(VIDEO)
-    assert (fleet.objects(), list(node.videos()), copies(node)) == (set(), [], [])
-
-
-def test_an_object_of_a_killed_maker_is_deleted_a_day_later(fleet: Fleet) -> None:
-    killed, other = fleet.node(), fleet.node()
-    records = MadeFileRecords(fleet.database)
-    keep(killed, "poster.jpg", b"whole")
-    found = killed.find(VIDEO, "poster.jpg")
-    assert found is not None
-    records.begin(type(found)(VIDEO, "sprite.jpg", 4, fleet.now, "f" * 32))
-    fleet.bucket.put_object(f"{OBJECTS}{VIDEO}/sprite.jpg.{'f' * 32}", b"half")
-    fleet.now += UNFINISHED_FOR - timedelta(seconds=1)
-    other.remove_abandoned()
-    assert len(fleet.objects()) == 2
-    fleet.now += timedelta(seconds=1)
-    other.remove_abandoned()
-    assert fleet.objects() == {f"{OBJECTS}{VIDEO}/poster.jpg"}
+    node.remove([VIDEO])
+    assert (fleet.objects(), node.videos(), copies(node)) == (set(), [], [])
 
 
 def test_copies_make_room_for_each_other(fleet: Fleet) -> None:
@@ -172,12 +155,12 @@ def test_copies_make_room_for_each_other(fleet: Fleet) -> None:
     node.remove_abandoned()
     assert sum(copy.stat().st_size for copy in copies(node)) <= COPIED_BYTES
     for number in range(8):
-        assert read_whole(node, VIDEO, f"rungs/720/{number}.m4s") == bytes([number]) * 200
+        assert node.read(VIDEO, f"rungs/720/{number}.m4s") == bytes([number]) * 200
 
 
 def test_a_long_file_is_stored_in_parts_and_read_where_it_is(fleet: Fleet) -> None:
     maker, other = fleet.node(), fleet.node()
-    with writing(maker, VIDEO, "source.mp4") as file:
+    with maker.writing(VIDEO, "source.mp4") as file:
         file.truncate(MOST_COPIED_BYTES)
         file.seek(MOST_COPIED_BYTES)
         file.write(b"the end")
@@ -193,19 +176,17 @@ def test_copies_make_room_for_what_is_being_made(fleet: Fleet) -> None:
     node = fleet.node()
     keep(node, "poster.jpg", b"poster")
     with pytest.raises(NoRoom):
-        node.require_room(1 << 60)
+        node.scratch.require_room(1 << 60)
     assert copies(node) == []
-    assert read_whole(node, VIDEO, "poster.jpg") == b"poster"
+    assert node.read(VIDEO, "poster.jpg") == b"poster"
 
 
 def test_copies_make_room_for_what_is_watched(fleet: Fleet) -> None:
-    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    node = fleet.node()
     keep(node, "poster.jpg", b"poster")
     huge = Made(VIDEO, "huge.m4s", 1 << 60, fleet.now, "f" * 32)
-    records.begin(huge)
-    records.keep(huge, fleet.now)
     with pytest.raises(NoRoom):
-        node.fetch(VIDEO, huge.name)
+        node.objects.fetch(huge)
     assert copies(node) == []
 
 
@@ -218,7 +199,7 @@ def test_viewers_of_the_same_file_wait_for_one_copy(fleet: Fleet) -> None:
     def view() -> bytes:
         with holding(slots):
             entered.wait()
-            return read_whole(node, VIDEO, "poster.jpg")
+            return node.read(VIDEO, "poster.jpg")
 
     with ThreadPoolExecutor(2) as viewers:
         views = [viewers.submit(view) for _ in range(2)]
@@ -232,10 +213,10 @@ def test_viewers_of_the_same_file_wait_for_one_copy(fleet: Fleet) -> None:
 
 def test_what_is_stored_is_kept_where_no_copy_can_be(fleet: Fleet) -> None:
     maker, other = fleet.node(), fleet.node()
-    maker.root.mkdir()
-    (maker.root / COPIES).write_bytes(b"not a folder")
+    maker.scratch.root.mkdir()
+    (maker.scratch.root / COPIES).write_bytes(b"not a folder")
     keep(maker, "poster.jpg", b"poster")
-    assert read_whole(other, VIDEO, "poster.jpg") == b"poster"
+    assert other.read(VIDEO, "poster.jpg") == b"poster"
 
 
 def test_a_file_replaced_while_it_is_fetched_is_fetched_again(
@@ -243,17 +224,17 @@ def test_a_file_replaced_while_it_is_fetched_is_fetched_again(
 ) -> None:
     maker, other = fleet.node(), fleet.node()
     keep(maker, "poster.jpg", b"first")
-    first = maker.find(VIDEO, "poster.jpg")
-    assert first is not None
-    keep(maker, "poster.jpg", b"second")
-    fleet.bucket.delete(object_name(first))
-    found, is_first_look = MadeFileRecords.find, iter([True])
+    keep(maker, "sprite.jpg", b"sprite")
+    fetch, is_first = BucketObjects.fetch, iter([True])
 
-    def find(records: MadeFileRecords, video: UploadId, name: str) -> Made | None:
-        return first if next(is_first_look, False) else found(records, video, name)
+    def replaced(objects: BucketObjects, file: Made) -> FileIO:
+        if next(is_first, False):
+            keep(maker, "poster.jpg", b"second")
+            fleet.bucket.delete(bucket_name(file))
+        return fetch(objects, file)
 
-    monkeypatch.setattr(MadeFileRecords, "find", find)
-    assert read_whole(other, VIDEO, "poster.jpg") == b"second"
+    monkeypatch.setattr(BucketObjects, "fetch", replaced)
+    assert other.read(VIDEO, "poster.jpg") == b"second"
 
 
 def test_a_file_that_is_missing_from_the_bucket_is_not_there(fleet: Fleet) -> None:
@@ -261,16 +242,16 @@ def test_a_file_that_is_missing_from_the_bucket_is_not_there(fleet: Fleet) -> No
     keep(node, "poster.jpg", b"poster")
     lost = node.find(VIDEO, "poster.jpg")
     assert lost is not None
-    fleet.bucket.delete(object_name(lost))
+    fleet.bucket.delete(bucket_name(lost))
     with pytest.raises(FileNotFoundError):
-        read_whole(fleet.node(), VIDEO, "poster.jpg")
+        fleet.node().read(VIDEO, "poster.jpg")
 
 
 def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> None:
     keep(fleet.node(), "poster.jpg", b"poster")
     fleet.bucket, allowed = fleet.with_key(AccessKey("nobody", "nothing")), fleet.bucket
     node = fleet.node()
-    node.remove(VIDEO)
+    node.remove([VIDEO])
     assert node.find(VIDEO, "poster.jpg") is None
     fleet.bucket = allowed
     fleet.node().remove_abandoned()
@@ -278,15 +259,18 @@ def test_a_bucket_that_lets_nothing_be_deleted_stops_nobody(fleet: Fleet) -> Non
 
 
 def test_the_table_and_the_bucket_are_compared_both_ways(fleet: Fleet) -> None:
-    node, records = fleet.node(), MadeFileRecords(fleet.database)
+    node = fleet.node()
     keep(node, "poster.jpg", b"poster")
     keep(node, "sprite.jpg", b"sprite")
     lost = node.find(VIDEO, "sprite.jpg")
     assert lost is not None
-    fleet.bucket.delete(object_name(lost))
-    nobodys = f"{OBJECTS}{VIDEO}/poster.jpg.{'0' * 32}"
-    fleet.bucket.put_object(nobodys, b"nobody's")
-    now = datetime.now(UTC)
-    assert list(missing(fleet.bucket, records)) == [lost]
-    assert list(orphans(fleet.bucket, records, now)) == []
-    assert list(orphans(fleet.bucket, records, now + 2 * ORPHAN_AGE)) == [nobodys]
+    fleet.bucket.delete(bucket_name(lost))
+    orphan = f"{VIDEO}/poster.jpg.{'0' * 32}"
+    fleet.bucket.put_object(f"{OBJECTS}{orphan}", b"of an unknown maker")
+    assert list(node.missing()) == [lost]
+    fleet.now = datetime.now(UTC)
+    assert list(node.orphans()) == []
+    fleet.now += 2 * ORPHAN_AGE
+    assert list(node.orphans()) == [orphan]
+    assert node.drop_missing() == 1
+    assert node.top_names([VIDEO]) == {VIDEO: {"poster.jpg"}}
