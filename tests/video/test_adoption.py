@@ -119,9 +119,30 @@ def test_files_of_a_database_that_is_gone_are_deleted(files: DerivedFiles, tmp_p
     assert not (tmp_path / "media" / VIDEO).exists()
 
 
-def test_rows_of_a_folder_that_was_lost_are_dropped(files: DerivedFiles, tmp_path: Path) -> None:
+def test_nothing_is_lost_by_a_start_without_the_disk(
+    files: DerivedFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    media, unmounted = tmp_path / "media", tmp_path / "unmounted"
+    adopt(files)
     place(files, VIDEO, "poster.jpg", b"poster")
+    media.rename(unmounted)
+    media.mkdir()
     adopt(files)
-    shutil.rmtree(tmp_path / "media")
+    assert "Is its disk mounted?" in caplog.text
+    place(files, OTHER, "poster.jpg", b"made without the disk")
     adopt(files)
-    assert files.is_empty()
+    shutil.rmtree(media)
+    unmounted.rename(media)
+    adopt(files)
+    files.remove_abandoned()
+    assert files.read(VIDEO, "poster.jpg") == b"poster"
+
+
+def test_another_folder_is_read(files: DerivedFiles, tmp_path: Path) -> None:
+    adopt(files)
+    place(files, OTHER, "poster.jpg", b"poster")
+    (tmp_path / "media").rename(tmp_path / "other")
+    leave_files_of_an_earlier_version(tmp_path / "media")
+    (tmp_path / "media" / ADOPTED).write_text("of another database")
+    adopt(files)
+    assert files.read(VIDEO, "poster.jpg") == b"poster"

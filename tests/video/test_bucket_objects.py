@@ -272,5 +272,3 @@ def test_the_table_and_the_bucket_are_compared_both_ways(fleet: Fleet) -> None:
     assert list(node.orphans()) == []
     fleet.now += 2 * ORPHAN_AGE
     assert list(node.orphans()) == [orphan]
-    assert node.drop_missing() == 1
-    assert node.top_names([VIDEO]) == {VIDEO: {"poster.jpg"}}

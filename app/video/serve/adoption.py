@@ -1,9 +1,9 @@
 """Reconciles the table of derived files with this machine's folder, where they may differ.
 
-They do at the first start of a version with that table, after the folder was lost, and with a
-database from a backup, which has no rows of derived files.
+They do at the first start of a version with that table, with a database from a backup, which has no
+rows of derived files, and with another folder: perhaps only because its disk is not mounted.
 
-<media>/.adopted    the table has had all other files
+<media>/.adopted    a token that the database has, too, once the table has all files of this folder
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ import sqlalchemy as sa
 
 from app.core.playback import Made
 from app.core.upload import UploadId
+from app.db.nodes import SharedValues
 from app.db.tables import derived_files
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.video.serve.derived_files import VERSION_BYTES, DerivedFiles, row_of
 from app.video.serve.derived_objects import UNVERSIONED, FolderObjects, object_name
 
 ADOPTED = ".adopted"
+
+TOKEN = "derived_files_folder"
+"""Name of the token in the database."""
+
+TOKEN_BYTES = 16
 
 VIDEOS_AT_ONCE = 100
 """In one transaction."""
@@ -36,21 +42,39 @@ log = logging.getLogger(__name__)
 
 
 def adopt_files(files: DerivedFiles, objects: FolderObjects) -> None:
-    """Drop rows without a file, and add the files that have no row.
+    """Add the files that have no row. Rows without a file stay: it may be on a disk that is absent.
 
-    Repeatable; must not run while files are made. Once done, a call costs one short query.
+    Repeatable; must not run while files are made. Once done, a call costs two short queries.
     """
-    marker = objects.folder / ADOPTED
-    if marker.exists() and not files.is_empty():
+    marker, values = objects.folder / ADOPTED, SharedValues(files.database)
+    token, has_rows = values.get(TOKEN), not files.is_empty()
+    if has_rows and token is not None and _read(marker) == token:
         return
-    dropped, added, videos = files.drop_missing(), 0, objects.videos()
+    if has_rows and next(objects.videos(), None) is None:
+        log.error(
+            "derived files: the database lists some, and %s has none. Is its disk mounted? If they "
+            "are lost, `jobs again --all` makes them again",
+            objects.folder,
+        )
+        return
+    with disk_errors():
+        marker.unlink(missing_ok=True)  # If this is interrupted, the next start goes on.
+    added, videos = 0, objects.videos()
     while some := list(islice(videos, VIDEOS_AT_ONCE)):
         added += _add(files, objects, some)
+    token = secrets.token_hex(TOKEN_BYTES)
+    values.put(TOKEN, token)
     with disk_errors():
         make_private_folder(objects.folder)
         marker.touch(mode=0o600)
-    if dropped or added:
-        log.info("derived files: %d rows without a file, %d files added", dropped, added)
+        marker.write_text(token)
+    if added:
+        log.info("derived files: %d files added", added)
+
+
+def _read(marker: Path) -> str | None:
+    with disk_errors():
+        return marker.read_text() if marker.exists() else None
 
 
 def _add(files: DerivedFiles, objects: FolderObjects, videos: Sequence[UploadId]) -> int:

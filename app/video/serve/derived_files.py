@@ -405,15 +405,6 @@ class DerivedFiles:
                 if self._row(upload_id, made[name].name) == made[name]:  # Not discarded since.
                     yield made[name]
 
-    def drop_missing(self) -> int:
-        """Drop the rows of files without an object; returns their number."""
-        missing, count = self.missing(), 0
-        while some := [file.version for file in islice(missing, BATCH)]:
-            with self.database.write() as connection:
-                count += self._leave(connection, files.c.version.in_(some), self.clock())
-        self._delete_due()
-        return count
-
 
 def _find(connection: sa.Connection, upload_id: UploadId, names: Sequence[str]) -> list[Made]:
     values: dict[str, object] = {"of": upload_id}
