@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobState, JobYields, Lane
+from app.core.playback import Made
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import (
+    MADE_BY,
     NOT_ENCODED,
     TOO_LARGE,
     RenditionFile,
@@ -23,6 +25,7 @@ from app.video.make.renditions import (
 )
 from app.video.make.steps import INTERRUPTED, NO_FFMPEG
 from app.video.make.video_files import can_be_rendered
+from app.video.serve.derived_objects import FolderObjects
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest, Stream
 from app.video.serve.renditions import (
     ASKED_SECONDS,
@@ -180,6 +183,25 @@ def test_segments_of_another_encoder_are_not_mixed(runner: StepRunner, film: Fil
     runner.segments(video, 1)
     assert runner.made(video) == {"1", "2"}
     runner.capability = replace(CAPABILITY, encoder="newer")
+    runner.segments(video, 2)
+    assert runner.made(video) == {"2"}
+
+
+class Unasked(FolderObjects):
+    """Like a bucket, it does not look whether an object is there."""
+
+    def has(self, _file: Made) -> bool:
+        return True
+
+
+def test_a_rendition_whose_mark_was_lost_in_a_bucket_is_made_again(
+    runner: StepRunner, film: FilmStore
+) -> None:
+    video = runner.add(film("hevc.mp4"))
+    runner.segments(video, 1)
+    runner.world.path(video, f"{rendition_folder(360)}/{MADE_BY}").unlink()
+    files = runner.world.files
+    runner.world.files = replace(files, objects=Unasked(files.scratch.root))
     runner.segments(video, 2)
     assert runner.made(video) == {"2"}
 

@@ -257,10 +257,12 @@ class RenditionMaker:
 
     def _mark(self) -> tuple[Made | None, bool]:
         """The file that says what made the rendition, and whether that is this encoder."""
+        files = self.tools.files
         try:
-            found, file = self.tools.files.fetch(self.video_id, self._mark_file)
+            found, file = files.fetch(self.video_id, self._mark_file)
         except FileNotFoundError:
-            return None, False
+            # A bucket may have lost the object of a file that the table has.
+            return files.find(self.video_id, self._mark_file), False
         with closing(file):
             return found, file.readall() == self._made_by.encode()
 

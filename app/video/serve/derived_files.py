@@ -262,6 +262,7 @@ class DerivedFiles:
         *,
         instead_of: Made | None = None,
     ) -> None:
+        # In a folder, a lost file does not count; a bucket is not asked, and each row counts.
         for found in _find(connection, upload_id, [*names]):
             if found != instead_of and self.objects.has(found):
                 raise FileExistsError(found.name)
