@@ -336,10 +336,12 @@ stored_garbage = Table(
     Column("name", String(200), nullable=False),
     Column("multipart_id", Text),
     Column("due_at", Instant, nullable=False, index=True),
+    Column("is_claimed", Boolean, nullable=False, server_default=false()),
     Index("ix_stored_garbage_name", "name", postgresql_ops={"name": "varchar_pattern_ops"}),
     sqlite_autoincrement=True,
 )
-"""Objects and unfinished multipart uploads to be removed from the bucket."""
+"""Objects and unfinished multipart uploads to be removed from the bucket, and those that are about
+to be recorded. Once a row is claimed, its object may be gone, and can no longer be recorded."""
 
 
 # ---- access tables -------------------------------------------------------------------------------

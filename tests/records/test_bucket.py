@@ -197,6 +197,18 @@ def test_a_piece_whose_announcement_is_nearly_due_is_not_recorded(
     assert due(catalog) == {("late", None)}
 
 
+def test_a_piece_is_not_recorded_after_a_failed_attempt_to_delete_it(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    """The store may have deleted it, and only its answer was lost."""
+    catalog.announce(KEY, "late")
+    clock.now += ANNOUNCED_FOR + SURE
+    catalog.inventory.collected([], catalog.inventory.garbage(10))
+    assert due(catalog) == set()
+    with pytest.raises(BytesLost):
+        catalog.add_alone(KEY, [piece(0, 10, "late")])
+
+
 def test_no_row_is_added_if_one_of_them_is_late(catalog: BucketCatalog) -> None:
     catalog.announce(KEY, "one")
     with pytest.raises(BytesLost):

@@ -16,7 +16,6 @@ from app.core.ranges import ByteRange
 from app.db.tables import stored_garbage
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import BucketCatalog
-from app.storage.s3.inventory import LONG_AGO
 from app.storage.s3.store import BucketStore
 from tests.storage.sources import body
 from tests.storage.stores import KEY, LIMITS, record
@@ -136,7 +135,7 @@ def interrupted(
 
 def discard(catalog: BucketCatalog, name: str, multipart_id: str | None = None) -> None:
     """Leave an object or a multipart upload to the next sweep."""
-    row = {"name": name, "multipart_id": multipart_id, "due_at": LONG_AGO}
+    row = {"name": name, "multipart_id": multipart_id, "due_at": datetime(1970, 1, 1, tzinfo=UTC)}
     with catalog.database.write() as connection:
         connection.execute(insert(stored_garbage), row)
 

@@ -87,7 +87,8 @@ _ANNOUNCE = _insert(garbage, "name", "due_at", condition=_IS_OPEN)
 
 _CONFIRM = sa.delete(garbage).where(
     garbage.c.name == sa.bindparam("object", type_=garbage.c.name.type),
-    garbage.c.due_at > sa.bindparam("sure", type_=Instant),  # Else a sweep may have read the row.
+    ~garbage.c.is_claimed,
+    garbage.c.due_at > sa.bindparam("sure", type_=Instant),
 )
 
 _ADD_PIECE = _insert(
@@ -321,7 +322,8 @@ class BucketCatalog:
 
     def announced(self, prefix: str) -> list[str]:
         """Names of announced objects that begin with `prefix` and may still be recorded."""
-        query = sa.select(garbage.c.name).where(garbage.c.due_at > self._clock())
+        may_be = sa.and_(garbage.c.due_at > self._clock(), ~garbage.c.is_claimed)
+        query = sa.select(garbage.c.name).where(may_be)
         with self.database.read() as connection:
             is_named = begins_with(connection, garbage.c.name, prefix)
             return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))

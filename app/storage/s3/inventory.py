@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,8 +18,6 @@ from app.db.tables import stored_files as files
 from app.db.tables import stored_garbage as garbage
 from app.db.tables import stored_pieces as pieces
 from app.storage.s3.bucket import Bucket
-
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 RETRY_DELAY = timedelta(hours=1)
 """Pause before retrying a deletion that the store refused."""
@@ -122,7 +120,7 @@ class BucketInventory:
         """Returns due garbage, whose announcements can be taken back no more."""
         due = sa.select(garbage.c.id).where(garbage.c.due_at <= self._clock())
         some = due.order_by(garbage.c.id).limit(limit).scalar_subquery()
-        claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(due_at=LONG_AGO)
+        claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(is_claimed=True)
         with self._database.write() as connection:
             # Waits for a transaction that takes an announcement back, which is left out then.
             claimed = connection.execute(claim.returning(*GARBAGE.selected_columns))

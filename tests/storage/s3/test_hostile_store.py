@@ -183,6 +183,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_object_may_appear_after_its_completion_was_confirmed() -> None:
     with HostileStore([Step(COMPLETED), Step(NOT_THERE), Step(THERE)]) as store:
         store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
+    assert len(store.requests) == 3
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -196,6 +197,7 @@ def test_an_object_that_was_confirmed_and_is_not_there_is_not_complete(length: i
 def test_an_object_that_an_earlier_call_has_completed_is_complete() -> None:
     with HostileStore([Step(error(404, "NoSuchUpload")), Step(THERE)]) as store:
         store.bucket(LONG).complete_multipart("a", "id", PARTS, length=5)
+    assert len(store.requests) == 2
 
 
 def test_a_copy_may_fail_after_its_status_was_sent() -> None:

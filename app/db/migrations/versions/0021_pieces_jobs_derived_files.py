@@ -77,6 +77,10 @@ def store_pieces() -> None:
         sa.Column("etag", sa.String(200), nullable=False),
         sa.Column("crc32c", sa.String(8), nullable=False),
     )
+    op.add_column(
+        "stored_garbage",
+        sa.Column("is_claimed", sa.Boolean(), nullable=False, server_default=sa.false()),
+    )
     op.create_index(
         "ix_stored_garbage_name",
         "stored_garbage",
