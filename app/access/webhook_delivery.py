@@ -24,7 +24,7 @@ from app.core.errors import InvalidRequest, UploadError
 from app.core.jobs import WEBHOOK, Heartbeat, Job, Lane
 from app.db.context import Context
 from app.db.engine import Database
-from app.db.jobs import JobRecords
+from app.db.jobs import JobRecords, is_held
 from app.db.tables import jobs, webhook_deliveries, webhook_events, webhooks
 
 # ---- the queue -----------------------------------------------------------------------------------
@@ -123,10 +123,16 @@ class DeliveryQueue:
         with self._database.read() as connection:
             return {row.id: row.project_id for row in connection.execute(_READY, {"now": now})}
 
-    def begin(self, webhook_id: str, now: datetime) -> BegunDelivery | None:
-        """The webhook's next delivery, also one whose sender died; None if none is due."""
+    def begin(self, job: Job, now: datetime) -> BegunDelivery | None:
+        """The next delivery of the job's webhook, also one whose sender died.
+
+        None if none is due, or if another worker has the job now.
+        """
+        held = select(jobs.c.subject).where(is_held(job)).with_for_update()
         with self._database.write() as connection:
-            values = {"now": now, "webhook": webhook_id}
+            if connection.execute(held).first() is None:
+                return None
+            values = {"now": now, "webhook": job.subject}
             connection.execute(_LOST, values)
             row = connection.execute(_NEXT, values).first()
             if row is None:
@@ -373,14 +379,14 @@ class WebhookDelivery:
         try:
             for _ in range(MAX_IN_A_ROW):
                 beat.go_on()
-                if not self.deliver_next(job.subject):
+                if not self.deliver_next(job):
                     break
         except UploadError as error:
             log.error("a delivery to a webhook could not be recorded: %s", error)
 
-    def deliver_next(self, webhook_id: str) -> bool:
+    def deliver_next(self, job: Job) -> bool:
         """Send the next event that is due to a webhook; whether there was one, and it arrived."""
-        begun = self._queue.begin(webhook_id, self._clock())
+        begun = self._queue.begin(job, self._clock())
         if begun is None:
             return False
         now = self._clock()

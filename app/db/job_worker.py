@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
 from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobYields, Lane, Step
@@ -142,14 +143,18 @@ class JobWorker:
 
     # ---- the thread that polls ----
 
+    @cached_property
+    def _change_mark(self) -> Callable[[], object]:
+        """Made once, even if polling fails and begins again: it keeps a connection."""
+        return self.jobs.change_mark()
+
     def _poll(self) -> None:
         for name, kind in self.kinds.items():
             if kind.every is not None:
                 self.jobs.add(name, {"": ""}, Lane.UPKEEP, self.clock())
-        change = self.jobs.change_mark()
 
         def mark() -> object:
-            return change(), self.wakeup.count
+            return self._change_mark(), self.wakeup.count
 
         longest_seconds = QUIET_POLLS * self.pace.poll_seconds
         look = after_changes(self._look, mark, longest_seconds=longest_seconds)
@@ -193,7 +198,10 @@ class JobWorker:
         while not self._stop.is_set():
             woken.clear()  # Before the claim, to catch jobs queued after it.
             with self._claiming[lane]:  # The limit of a client's jobs counts those before.
-                job = self.jobs.claim(lane, self.name, self.clock(), self.pace.lease, self.kinds)
+                job = self.jobs.claim(
+                    *(lane, self.name, self.clock(), self.pace.lease, self.kinds),
+                    running=self._keeper.running(),
+                )
             if job is None:
                 woken.wait()
                 continue
@@ -303,6 +311,11 @@ class LeaseKeeper:
                 del self._claims[id(claim)]
                 if not self._claims and not self._is_stopping:
                     self._is_needed.clear()
+
+    def running(self) -> list[Job]:
+        """The jobs that this process runs, whether it still has their leases or not."""
+        with self._changing:
+            return [claim.beat.job for claim in self._claims.values()]
 
     def stop_all(self) -> None:
         """Stop all steps, including steps that begin later."""

@@ -289,13 +289,21 @@ class JobRecords:
             return _require(get_job(connection, key))
 
     def claim(
-        self, lane: Lane, worker: str, now: datetime, lease: timedelta, kinds: Collection[str]
+        self,
+        lane: Lane,
+        worker: str,
+        now: datetime,
+        lease: timedelta,
+        kinds: Collection[str],
+        *,
+        running: Collection[Job] = (),
     ) -> Job | None:
         """Claim the next job of a lane, of one of these kinds, until `now + lease`.
 
         Lowest priority first, then round robin over clients, then longest waiting first. Takes over
         jobs whose lease has ended; one that has used up its attempts fails instead. A worker has at
-        most `Lane.most_of_client` jobs of one client at a time.
+        most `Lane.most_of_client` jobs of one client at a time. Leaves out `running`, which the
+        worker still runs though their leases may have ended while it was paused.
         """
         next_job = (
             sa.select(jobs)
@@ -311,13 +319,16 @@ class JobRecords:
         )
         if lane.most_of_client < lane.threads:
             beside = jobs.alias()
-            running = sa.select(sa.func.count()).where(
+            of_client = sa.select(sa.func.count()).where(
                 IS_UNFINISHED,
                 beside.c.lane == lane,
                 beside.c.client == jobs.c.client,
                 beside.c.worker == worker,
             )
-            next_job = next_job.where(running.scalar_subquery() < lane.most_of_client)
+            next_job = next_job.where(of_client.scalar_subquery() < lane.most_of_client)
+        for job in running:
+            key = key_of(job.subject, job.kind, job.argument)
+            next_job = next_job.where(sa.not_(is_job(key)))
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
@@ -325,6 +336,11 @@ class JobRecords:
             while (row := connection.execute(next_job).first()) is not None:
                 job = from_row(row)
                 key = key_of(job.subject, job.kind, job.argument)
+                if job.state is JobState.RUNNING and job.due_at > now:
+                    # From before the clock was set back: its holder, if it lives, renews it.
+                    renewed = {"updated_at": now, "due_at": now + lease}
+                    change_jobs(connection, is_job(key), renewed)
+                    continue
                 if not job.is_last_attempt:
                     change_jobs(connection, is_job(key), as_claimed(job, worker, now, lease))
                     return _require(get_job(connection, key))
@@ -578,7 +594,9 @@ class JobRecords:
 
 def _sender_of_present(connection: sa.Connection, upload_id: UploadId) -> str:
     query = sa.select(uploads.c.state, uploads.c.sender).where(uploads.c.id == upload_id)
-    upload = connection.execute(query).first()
+    # The lock keeps the record, which the job does not refer to, from being removed before it.
+    locked = query.with_for_update(read=True, key_share=True)
+    upload = connection.execute(locked).first()
     if upload is None:
         raise UploadNotFound("No upload has this id.")
     if UploadState(upload.state) in GONE:

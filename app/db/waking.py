@@ -67,10 +67,11 @@ class WakeupSocket:
 
     def wait(self, seconds: float) -> None:
         """Wait for a call of `notify` or `Waker.wake`, for at most `seconds`."""
-        sources = [self._own_reader]
+        sources = select.poll()  # select() cannot wait for descriptors above 1023.
+        sources.register(self._own_reader, select.POLLIN)
         if self._socket is not None:
-            sources.append(self._socket.fileno())
-        for source in select.select(sources, [], [], seconds)[0]:
+            sources.register(self._socket, select.POLLIN)
+        for source, _ in sources.poll(seconds * 1000):
             self.count += 1
             with suppress(BlockingIOError):
                 while os.read(source, 65536):

@@ -160,8 +160,9 @@ class UploadRecords:
             before = statements.get(connection, upload_id, for_update=True)
             if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
                 return
-            connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
+            # In the order of `MediaRecords.forget`: the upload's playback goes with it.
             connection.execute(sa.delete(jobs).where(jobs.c.subject == upload_id))
+            connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
             self._observe(connection, before, None)
 
     def get(self, upload_id: UploadId) -> Upload:

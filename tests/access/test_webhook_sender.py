@@ -104,12 +104,12 @@ def test_a_receiver_can_verify_what_it_gets(
 ) -> None:
     webhook = made(world, receiver)
     video = world.video()
-    assert delivery.deliver_next(webhook.id)
+    assert world.deliver(delivery, webhook)
     (request,) = receiver.received
     told = Verifier(webhook.secret).verify(request.body, request.headers)
     assert (told["type"], told["data"]["id"]) == ("upload.completed", video.id)
     assert request.headers["content-type"] == "application/json"
-    assert not delivery.deliver_next(webhook.id)
+    assert not world.deliver(delivery, webhook)
 
 
 def test_after_a_change_of_the_secret_both_verify_for_a_day(
@@ -118,14 +118,14 @@ def test_after_a_change_of_the_secret_both_verify_for_a_day(
     webhook = made(world, receiver)
     changed = webhooks.renew_secret(world.acting(webhook.project_id), webhook.id)
     world.video()
-    assert delivery.deliver_next(webhook.id)
+    assert world.deliver(delivery, webhook)
     (request,) = receiver.received
     for secret in (webhook.secret, changed.secret):
         assert Verifier(secret).verify(request.body, request.headers)
     claim_secrets = len(request.headers["webhook-signature"].split())
     world.now += timedelta(days=1)
     world.video()
-    assert delivery.deliver_next(webhook.id)
+    assert world.deliver(delivery, webhook)
     signatures = receiver.received[1].headers["webhook-signature"].split()
     assert (claim_secrets, len(signatures)) == (2, 1)
 
@@ -137,9 +137,9 @@ def test_an_event_is_sent_again_until_the_receiver_takes_it(
     world.video()
     receiver.behaviours = [answer(500), answer(429)]
     for attempt, pause in enumerate((*PAUSES[:2], timedelta(0)), 1):
-        has_arrived = delivery.deliver_next(webhook.id)
+        has_arrived = world.deliver(delivery, webhook)
         assert has_arrived is (attempt == 3), "one that failed ends the turn"
-        assert not delivery.deliver_next(webhook.id)
+        assert not world.deliver(delivery, webhook)
         assert len(receiver.received) == attempt
         world.now += pause
     (sent,) = world.deliveries(webhook)
@@ -286,14 +286,12 @@ def test_a_webhook_gets_more_than_one_turn_has(
 
 SEND_ONE = """
 import sys
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from app.access.webhook_delivery import WebhookDelivery, WebhookSender
-from app.db.context import Context
 from app.core.jobs import WEBHOOK, Lane
-from app.core.upload import UploadId
+from app.db.context import Context
 from app.db.engine import Database
-from app.db.job_worker import JobWorker, Kind
-from app.db.waking import WakeupSocket
+from app.db.jobs import JobRecords
 from app.settings import Settings
 
 context = Context(
@@ -304,7 +302,10 @@ context = Context(
 )
 sender = WebhookSender(may_be_private=True, timeout_seconds=60)
 delivery = WebhookDelivery(context, sender)
-delivery.deliver_next(sys.argv[2])
+now = context.clock()
+jobs = JobRecords(context.database)
+jobs.add(WEBHOOK, {sys.argv[2]: "client"}, Lane.WEBHOOKS, now)
+delivery.deliver_next(jobs.claim(Lane.WEBHOOKS, "killed", now, timedelta(seconds=15), [WEBHOOK]))
 """
 
 
@@ -320,7 +321,7 @@ def test_what_a_killed_worker_was_sending_is_sent_again(
         wait_until(lambda: receiver.received, "the event has arrived")
         process.send_signal(signal.SIGKILL)
     killed.set()
-    assert delivery.deliver_next(webhook.id)
+    assert world.deliver(delivery, webhook)
     first, second = receiver.received
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert json.loads(first.body) == json.loads(second.body)

@@ -33,7 +33,7 @@ from app.db.engine import Database
 from app.db.waking import WakeupSocket
 from app.records.uploads import UploadRecords
 from app.settings import Settings
-from tests.access.webhook_world import WebhookWorld
+from tests.access.webhook_world import LEASE, WebhookWorld
 from tests.records.making import NOW, new_upload
 
 SECOND = timedelta(seconds=1)
@@ -336,3 +336,18 @@ def test_old_events_are_removed_in_batches_with_their_deliveries(world: WebhookW
     world.now += 2 * SECOND
     webhooks.remove_old(world.context)
     assert world.told(webhook) == ["upload.completed"]
+
+
+def test_a_worker_that_has_lost_the_job_of_a_webhook_begins_no_delivery(
+    world: WebhookWorld,
+) -> None:
+    world.webhook()
+    world.video()
+    world.look()
+    lost = world.claim_job("a")
+    world.now += LEASE
+    held = world.claim_job("b")
+    assert lost is not None
+    assert held is not None
+    assert world.queue.begin(held, world.now) is not None
+    assert world.queue.begin(lost, world.now) is None

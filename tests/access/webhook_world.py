@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import count
+
+from sqlalchemy import delete
 
 from app.access import webhooks
 from app.access.projects import Projects
@@ -22,7 +26,8 @@ from app.core.lifecycle import UploadState
 from app.core.upload import Upload
 from app.db.context import Context, RequestContext
 from app.db.engine import Database
-from app.db.jobs import JobRecords
+from app.db.jobs import JobRecords, as_claimed, change_jobs, get_job, is_job, key_of
+from app.db.tables import jobs
 from app.records.uploads import UploadRecords
 from app.settings import Settings
 from app.video.serve.rows import MediaRecords
@@ -39,7 +44,7 @@ class WebhookWorld:
 
     def __init__(self, database: Database, *, may_be_private: bool = False) -> None:
         self.database, self.now = database, NOW
-        numbers = count(1)
+        numbers = count(1 << 100)  # No upload has such an id.
 
         settings = Settings(webhook_private=may_be_private)
         self.context = Context(
@@ -80,14 +85,35 @@ class WebhookWorld:
     def claim_job(self, worker: str) -> Job | None:
         return self.jobs.claim(Lane.WEBHOOKS, worker, self.now, LEASE, [WEBHOOK])
 
+    @contextmanager
+    def holding(self, webhook: Webhook) -> Iterator[Job]:
+        """The webhook's job, which is the test's alone in the block."""
+        key = key_of(webhook.id, WEBHOOK, "")
+        self.jobs.add(WEBHOOK, {webhook.id: webhook.project_id}, Lane.WEBHOOKS, self.now)
+        with self.database.write() as connection:
+            job = get_job(connection, key)
+            assert job is not None
+            change_jobs(connection, is_job(key), as_claimed(job, "test", self.now, LEASE))
+            job = get_job(connection, key)
+        assert job is not None
+        yield job
+        with self.database.write() as connection:
+            connection.execute(delete(jobs).where(is_job(key)))
+
     def begin(self, webhook: Webhook) -> BegunDelivery | None:
         if webhook.id not in self.queue.ready(self.now):
             return None
-        return self.queue.begin(webhook.id, self.now)
+        with self.holding(webhook) as job:
+            return self.queue.begin(job, self.now)
+
+    def deliver(self, delivery: WebhookDelivery, webhook: Webhook) -> bool:
+        """Send the webhook its next event; whether there was one, and it arrived."""
+        with self.holding(webhook) as job:
+            return delivery.deliver_next(job)
 
     def begun(self, webhook: Webhook, job: Job | None = None) -> BegunDelivery:
         """The next delivery, of a webhook that is due or of a job that was claimed."""
-        begun = self.queue.begin(job.subject, self.now) if job else self.begin(webhook)
+        begun = self.queue.begin(job, self.now) if job else self.begin(webhook)
         assert begun is not None
         return begun
 

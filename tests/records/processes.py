@@ -108,7 +108,7 @@ def claimed_deliveries(database: Database, name: str) -> Iterator[str]:
         job = jobs.claim(Lane.WEBHOOKS, name, at(1), LEASE, [WEBHOOK])
         if job is None:
             return
-        while begun := queue.begin(job.subject, at(1)):
+        while begun := queue.begin(job, at(1)):
             yield begun.delivery_id
             assert queue.note_delivered(begun, at(1), 200)
         assert jobs.finish(job, at(1))

@@ -187,7 +187,27 @@ def test_a_heartbeat_renews_the_lease_and_notes_the_progress(queue: Queue) -> No
 def test_a_lease_beyond_reach_is_from_before_the_clock_was_set_back(queue: Queue) -> None:
     queue.add(seconds=100_000)
     queue.claim(100_000)
-    assert queue.claim(0, "b").attempts == 2
+    assert queue.try_to_claim(0, "b") is None
+    assert queue.claim(LEASE.total_seconds(), "b").attempts == 2
+
+
+def test_a_holder_that_lives_keeps_its_job_when_the_clock_is_set_back(queue: Queue) -> None:
+    queue.add(seconds=100_000)
+    job = queue.claim(100_000)
+    assert queue.try_to_claim(0, "b") is None
+    assert queue.jobs.heartbeat(job, 0.5, at(5), LEASE)
+    assert queue.try_to_claim(LEASE.total_seconds(), "b") is None
+
+
+def test_a_worker_does_not_claim_what_it_runs(queue: Queue) -> None:
+    queue.add()
+    job = queue.claim()
+    later = at(LEASE.total_seconds() + 1)
+    wanted = (Lane.BACKGROUND, "a", later, LEASE, [job.kind])
+    assert queue.jobs.claim(*wanted, running=[job]) is None
+    found = queue.jobs.claim(*wanted)
+    assert found is not None
+    assert found.attempts == 2
 
 
 def test_a_failed_attempt_is_repeated_after_its_pause(queue: Queue) -> None:
