@@ -115,20 +115,21 @@ class DerivedFiles:
             found = _find(connection, upload_id, names)
         return {file.name: file for file in found if self.objects.has(file)}
 
-    def open(
-        self, upload_id: UploadId, name: str, found: Made | None = None
-    ) -> tuple[Made, RawIOBase]:
-        """Opens a file to read in parts, where it is; raises `FileNotFoundError`.
+    def open(self, upload_id: UploadId, name: str) -> tuple[Made, RawIOBase]:
+        """Opens a file to read in parts, where it is; raises `FileNotFoundError`."""
+        return self._opened(upload_id, name, self.objects.open)
 
-        `found` saves a query: the file as it was found just before.
-        """
-        return self._opened(upload_id, name, found, self.objects.open)
-
-    def fetch(
-        self, upload_id: UploadId, name: str, found: Made | None = None
-    ) -> tuple[Made, FileIO]:
+    def fetch(self, upload_id: UploadId, name: str) -> tuple[Made, FileIO]:
         """Opens a file on this machine, fetched first if needed; otherwise like `open`."""
-        return self._opened(upload_id, name, found, self.objects.fetch)
+        return self._opened(upload_id, name, self.objects.fetch)
+
+    def open_version(self, found: Made) -> RawIOBase:
+        """Like `open`, but never a replacement of the file; without a query."""
+        return self._opened_version(found, self.objects.open)
+
+    def fetch_version(self, found: Made) -> FileIO:
+        """Like `fetch`, but never a replacement of the file; without a query."""
+        return self._opened_version(found, self.objects.fetch)
 
     def read(self, upload_id: UploadId, name: str) -> bytes:
         """The bytes of a short file; raises `FileNotFoundError`."""
@@ -137,22 +138,23 @@ class DerivedFiles:
             return file.readall()
 
     def _opened(
-        self,
-        upload_id: UploadId,
-        name: str,
-        found: Made | None,
-        open_object: Callable[[Made], Opened],
+        self, upload_id: UploadId, name: str, open_object: Callable[[Made], Opened]
     ) -> tuple[Made, Opened]:
-        found = found or self._row(upload_id, name)
-        while found is not None:
+        tried = None
+        while (found := self._row(upload_id, name)) is not None and found != tried:
             try:
-                return found, open_object(found)
+                return found, self._opened_version(found, open_object)
             except FileNotFoundError:
-                missing, found = found, self._row(upload_id, name)
-                if found == missing:  # It was not replaced.
-                    log.error("%s is missing", object_name(found))
-                    raise
+                tried = found
         raise FileNotFoundError(name)
+
+    def _opened_version(self, found: Made, open_object: Callable[[Made], Opened]) -> Opened:
+        try:
+            return open_object(found)
+        except FileNotFoundError:
+            if self._row(found.upload_id, found.name) == found:  # It was not replaced.
+                log.error("%s is missing", object_name(found))
+            raise
 
     def _row(self, upload_id: UploadId, name: str) -> Made | None:
         with self.database.read() as connection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from itertools import islice
@@ -39,6 +39,9 @@ _MADE = re.compile(
     r"(?:poster|sprite)\.jpg|(?:thumbs|chapters|subs-[0-9]{1,2})\.vtt|waveform\.json"
 )
 
+LOOKS = 2
+"""How often a virtual file and its source are looked up: they may be replaced in between."""
+
 
 @dataclass(frozen=True, slots=True)
 class MadeFile:
@@ -62,8 +65,11 @@ class MadeFile:
 
     def open(self) -> tuple[Made, RawIOBase]:
         """Opens the file, unbuffered; raises `NotMade`."""
+        if self.found is not None:
+            with suppress(FileNotFoundError):  # It has just been replaced.
+                return self.found, self.files.open_version(self.found)
         try:
-            return self.files.open(self.upload_id, self.name, self.found)
+            return self.files.open(self.upload_id, self.name)
         except FileNotFoundError as error:
             raise NotMade("This has not been made of the video.") from error
 
@@ -179,22 +185,29 @@ class MediaLibrary:
         self, video: Upload, name: str, span: ByteRange | None = None, *, source_name: str = ""
     ) -> VirtualPart:
         """A virtual file, or a span of it, with the file that contains its bytes."""
-        found = self.files.find_all(video.id, [name, source_name or REMUXED])
+        for _ in range(LOOKS):
+            found = self.files.find_all(video.id, [name, source_name or REMUXED])
+            if not found.keys() >= {name, source_name or name}:
+                raise NotMade("The video cannot be played yet.")
+            with suppress(FileNotFoundError):  # It has just been replaced; so may its source.
+                stored = self.files.fetch_version(found[name])
+                break
+        else:
+            raise NotMade("The video is being indexed again.")
 
         def open_source() -> RawIOBase:
-            if source_name:
-                return self.files.open(video.id, source_name, found.get(source_name))[1]
-            return self.source.open_found(video, found.get(REMUXED))
+            try:
+                if source_name:
+                    return self.files.open_version(found[source_name])
+                return self.source.open_found(video, found.get(REMUXED))
+            except FileNotFoundError as error:
+                raise NotMade("The video is being indexed again.") from error
 
-        try:
-            made, stored = self.files.fetch(video.id, name, found.get(name))
-        except FileNotFoundError as error:
-            raise NotMade("The video cannot be played yet.") from error
         file = StoredVirtualFile(stored)
         if span is not None and span.end > file.length:  # Indexed again since the list was read.
             file.close()
             raise NotMade("The video is being indexed again.")
-        return VirtualPart(made, file, span or ByteRange(0, file.length), open_source)
+        return VirtualPart(found[name], file, span or ByteRange(0, file.length), open_source)
 
 
 # ---- text files ----------------------------------------------------------------------------------

@@ -53,13 +53,16 @@ class MediaSource:
 
         An incomplete upload is read from staging: missing parts read as zeros.
         """
-        return self.open_found(video, self._files.find(video.id, REMUXED))
+        if self._files.find(video.id, REMUXED) is not None:
+            with suppress(FileNotFoundError):
+                return self._files.open(video.id, REMUXED)[1]
+        return self._original(video)
 
     def open_found(self, video: Upload, remuxed: Made | None) -> RawIOBase:
-        """The same, if it is known whether there is a remuxed file."""
-        if remuxed is not None:
-            with suppress(FileNotFoundError):
-                return self._files.open(video.id, REMUXED, remuxed)[1]
+        """The same file as was found; raises `FileNotFoundError` if it was replaced since."""
+        return self._original(video) if remuxed is None else self._files.open_version(remuxed)
+
+    def _original(self, video: Upload) -> RawIOBase:
         if video.state is not UploadState.COMPLETE:
             with suppress(BytesLost):  # Published since the record was read.
                 return self._store.staging.open(video.id)
