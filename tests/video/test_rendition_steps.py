@@ -16,8 +16,10 @@ from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobState, Job
 from app.core.playback import Made
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import (
+    ENCODED_SHARE,
     MADE_BY,
     NOT_ENCODED,
+    SEGMENTS_LOST,
     TOO_LARGE,
     RenditionFile,
     RenditionMaker,
@@ -37,8 +39,10 @@ from app.video.serve.renditions import (
     priority_at,
     rendition_file,
     rendition_folder,
+    segment_file,
 )
 from app.video.serve.source import REMUXED
+from tests.derived import place
 from tests.live_server import FFMPEG, Server
 from tests.long_tests import long
 from tests.video.films import FilmStore, ffmpeg
@@ -322,6 +326,48 @@ def test_of_a_rendition_that_is_deleted_meanwhile_nothing_is_left(
     with pytest.raises((JobFailed, JobCancelled)):
         runner.run(job, Deleting(job, runner, progress=progress, has_files=has_files))
     assert not runner.world.path(video, rendition_file(360)).exists()
+
+
+class RenewedElsewhere(Heartbeat):
+    """While the segments are joined, a node with another encoder makes its own."""
+
+    def __init__(self, job: Job, makers: RenditionMakers) -> None:
+        super().__init__(job)
+        self._makers: RenditionMakers | None = makers
+
+    def __call__(self, progress: float) -> None:
+        super().__call__(progress)
+        if progress >= ENCODED_SHARE and self._makers is not None:
+            makers, self._makers = self._makers, None
+            with makers.of(self.job.upload_id, 360) as maker:
+                for number in (1, 2):
+                    maker.make(number, threading.Event(), wall_seconds=60)
+
+
+def test_segments_of_another_encoder_are_not_joined_with_others(
+    runner: StepRunner, film: FilmStore
+) -> None:
+    video = runner.add(film("hevc.mp4"))
+    job = runner.queue(video, RENDITION, "360", ORDERED_PRIORITY)
+    newer = replace(runner.tools(), capability=lambda: replace(CAPABILITY, encoder="newer"))
+    with pytest.raises(JobFailed) as caught:
+        runner.run(runner.claim(Lane.BACKGROUND), RenewedElsewhere(job, RenditionMakers(newer)))
+    assert caught.value.problem.code == SEGMENTS_LOST[0]
+    assert not runner.world.path(video, rendition_file(360)).exists()
+    assert runner.made(video) == {"1", "2"}
+
+
+def test_a_segment_that_is_replaced_is_not_joined(
+    runner: StepRunner, film: FilmStore, tmp_path: Path
+) -> None:
+    video = runner.add(film("hevc.mp4"))
+    runner.rendition(video)
+    with RenditionMakers(runner.tools()).of(video, 360) as maker:
+        whole = RenditionFile.of(maker)
+        place(runner.world.files, video, segment_file(360, 2), b"of another encoder")
+        with pytest.raises(JobFailed) as caught:
+            whole.write(tmp_path / "made", lambda: None)
+    assert caught.value.problem.code == SEGMENTS_LOST[0]
 
 
 def test_a_rendition_that_another_maker_has_just_prepared_is_not_discarded(

@@ -116,15 +116,16 @@ def encode_video(makers: RenditionMakers, job: Job, beat: Heartbeat) -> None:
             # After a segment, so that it makes progress even if other jobs always wait.
             if jobs.is_waiting(job.lane, clock(), before=job.priority):
                 raise JobYields
-        whole = RenditionFile.of(maker)
-        with files.scratch.folder(whole.size) as scratch:
-            made = scratch / "rendition.mp4"
-            try:
-                with disk_errors():
-                    whole.write(made, lambda: beat(ENCODED_SHARE))
-            except NoRoom as error:  # There was space at first, so the attempt counts.
-                raise JobFailed(error.code, str(error)) from error
-            files.keep(maker.video_id, {name: made})
+        with maker.adding() as mark:
+            whole = RenditionFile.of(maker)
+            with files.scratch.folder(whole.size) as scratch:
+                made = scratch / "rendition.mp4"
+                try:
+                    with disk_errors():
+                        whole.write(made, lambda: beat(ENCODED_SHARE))
+                except NoRoom as error:  # There was space at first, so the attempt counts.
+                    raise JobFailed(error.code, str(error)) from error
+                files.keep(maker.video_id, {name: made}, beside=mark)
         # Cancelling the job removes the file; remove it if it was kept just after that.
         if not jobs.is_held(job):
             files.discard(maker.video_id, name)
@@ -221,7 +222,7 @@ class RenditionMaker:
             with as_job_errors(NOT_ENCODED, CANNOT_BE_CONVERTED, is_final=True):
                 initialization, segment = encoder.encode(self.cuts, number, self.rendition)
             content, name = initialization.read_bytes(), initialization_file(quality)
-            with self._adding() as mark:
+            with self.adding() as mark:
                 # All segments of a rendition share the first initialization segment.
                 if files.find(self.video_id, name) is None:
                     made = {name: initialization}
@@ -236,7 +237,7 @@ class RenditionMaker:
         """Record that a segment cannot be decoded."""
         numbers = sorted({*self.left_out, number})
         text, name = "\n".join(map(str, numbers)), left_out_file(self.rendition.quality)
-        with self._adding() as mark, self.tools.files.scratch.folder() as scratch:
+        with self.adding() as mark, self.tools.files.scratch.folder() as scratch:
             (scratch / "left-out").write_text(text)
             self.tools.files.keep(self.video_id, {name: scratch / "left-out"}, beside=mark)
 
@@ -245,7 +246,7 @@ class RenditionMaker:
         self.tools.files.discard(self.video_id, left_out_file(self.rendition.quality))
 
     @contextmanager
-    def _adding(self) -> Iterator[Made]:
+    def adding(self) -> Iterator[Made]:
         """Yields the rendition's mark; raises `JobFailed` if the rendition was removed."""
         mark, is_own = self._mark()
         if mark is None or not is_own:
@@ -417,7 +418,8 @@ def _sounds(maker: RenditionMaker, files: _Joined) -> Iterator[Track]:
 def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
     """A function that reads a derived file, and the file's length in bytes.
 
-    It opens the file for each read, since a video has thousands of segments.
+    It opens the file for each read, since a video has thousands of segments; raises
+    `FileNotFoundError` once the file is replaced.
     """
     files = maker.tools.files
     found = files.find(maker.video_id, name)
@@ -425,8 +427,7 @@ def _readable(maker: RenditionMaker, name: str) -> tuple[ReadAt, int]:
         raise FileNotFoundError(name)
 
     def read_at(offset: int, count: int) -> bytes:
-        _, file = files.open(maker.video_id, name)
-        with closing(file):
+        with closing(files.open_version(found)) as file:
             return reader(file)(offset, count)
 
     return read_at, found.length
