@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection
 
 from app.core.errors import StorageFailed
 from app.core.playback import Made, Outdated
@@ -194,6 +194,42 @@ def test_of_makers_that_renew_a_folder_at_once_one_does(
         found = dict(zip("ab", makers.map(renew, "ab"), strict=True))
     (winner,) = [encoder for encoder, has_renewed in found.items() if has_renewed]
     assert files.read(VIDEO, MARK) == winner.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class SlowToReplace(DerivedFiles):
+    """Its makers pause before they replace a file."""
+
+    is_replacing: Event = field(default_factory=Event)
+
+    def _leave(
+        self, connection: Connection, condition: ColumnElement[bool], due_at: datetime | None = None
+    ) -> int:
+        self.is_replacing.set()
+        time.sleep(0.5)  # The other one waits by now.
+        return DerivedFiles._leave(self, connection, condition, due_at)
+
+
+def test_a_folder_is_discarded_while_one_of_its_files_is_replaced(files: DerivedFiles) -> None:
+    """The discard takes no file before the mark, which the maker holds."""
+    place(files, VIDEO, "rungs/720/left-out", b"1")
+    place(files, VIDEO, MARK, b"this encoder")
+    slow = SlowToReplace(
+        database=files.database, objects=files.objects, scratch=files.scratch, clock=files.clock
+    )
+
+    def replace_left_out() -> None:
+        with slow.scratch.folder() as scratch:
+            (scratch / "made").write_bytes(b"1\n2")
+            beside = slow.find(VIDEO, MARK)
+            slow.keep(VIDEO, {"rungs/720/left-out": scratch / "made"}, beside=beside)
+
+    with ThreadPoolExecutor(1) as maker:
+        replacing = maker.submit(replace_left_out)
+        slow.is_replacing.wait()
+        assert files.discard(VIDEO, "rungs/720")
+        replacing.result()
+    assert stored(files) == set()
 
 
 def test_an_object_stays_for_its_readers(files: DerivedFiles) -> None:

@@ -17,7 +17,6 @@ from app.core.playback import Made
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.renditions import (
     ENCODED_SHARE,
-    MADE_BY,
     NOT_ENCODED,
     SEGMENTS_LOST,
     TOO_LARGE,
@@ -27,6 +26,7 @@ from app.video.make.renditions import (
 )
 from app.video.make.steps import INTERRUPTED, NO_FFMPEG
 from app.video.make.video_files import can_be_rendered
+from app.video.serve.derived_files import MARK
 from app.video.serve.derived_objects import FolderObjects
 from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest, Stream
 from app.video.serve.renditions import (
@@ -203,7 +203,7 @@ def test_a_rendition_whose_mark_was_lost_in_a_bucket_is_made_again(
 ) -> None:
     video = runner.add(film("hevc.mp4"))
     runner.segments(video, 1)
-    runner.world.path(video, f"{rendition_folder(360)}/{MADE_BY}").unlink()
+    runner.world.path(video, f"{rendition_folder(360)}/{MARK}").unlink()
     files = runner.world.files
     runner.world.files = replace(files, objects=Unasked(files.scratch.root))
     runner.segments(video, 2)

@@ -34,7 +34,7 @@ from app.video.index.tracks import Track
 from app.video.make.encoder import Encoder, recipe
 from app.video.make.steps import StepTools, as_job_errors, needing_index
 from app.video.make.video_files import encoded_sounds, keep_streams
-from app.video.serve.derived_files import DerivedFiles
+from app.video.serve.derived_files import MARK, DerivedFiles
 from app.video.serve.derived_objects import Evictable, evict
 from app.video.serve.facts import (
     MANIFEST,
@@ -153,10 +153,6 @@ def _make_or_leave_out(maker: RenditionMaker, number: int, beat: Heartbeat) -> N
 # Encodes segments of renditions, and makes sure that all segments of a rendition match.
 
 
-MADE_BY = "made-by"
-"""In the folder of a rendition: a digest of the encoder and its settings. Players combine segments,
-so all must be encoded with the same."""
-
 NOT_ENCODED = "not_encoded"
 """The code of a job that failed because of the video's content, and would fail again."""
 
@@ -204,9 +200,9 @@ class RenditionMaker:
         if not is_own:
             with files.scratch.folder() as scratch, suppress(FileExistsError):
                 # If it raises, another maker has just prepared it.
-                (scratch / MADE_BY).write_text(self._made_by)
+                (scratch / MARK).write_text(self._made_by)
                 files.renew(
-                    self.video_id, folder, {self._mark_file: scratch / MADE_BY}, instead_of=found
+                    self.video_id, folder, {self._mark_file: scratch / MARK}, instead_of=found
                 )
 
     def make(self, number: int, stop: Event, *, wall_seconds: float) -> None:
@@ -257,7 +253,10 @@ class RenditionMaker:
             raise JobFailed(*SEGMENTS_LOST) from error
 
     def _mark(self) -> tuple[Made | None, bool]:
-        """The file that says what made the rendition, and whether that is this encoder."""
+        """The rendition's mark, and whether it is of this encoder and its settings.
+
+        Players combine segments, so all must be encoded with the same.
+        """
         files = self.tools.files
         try:
             found, file = files.fetch(self.video_id, self._mark_file)
@@ -269,7 +268,7 @@ class RenditionMaker:
 
     @property
     def _mark_file(self) -> str:
-        return f"{rendition_folder(self.rendition.quality)}/{MADE_BY}"
+        return f"{rendition_folder(self.rendition.quality)}/{MARK}"
 
     @property
     def _made_by(self) -> str:

@@ -46,6 +46,9 @@ from app.video.serve.scratch import ScratchSpace
 EVICTABLE = frozenset({"rungs", "renditions"})
 """Top folders of files that are evicted if space is lacking. All others stay with their video."""
 
+MARK = "made-by"
+"""The name of a folder's mark: the other files of the folder are kept `beside` it."""
+
 UNFINISHED_FOR = timedelta(days=1)
 """An object not kept by then is treated as left over by a killed maker."""
 
@@ -431,9 +434,11 @@ def _folder(name: str) -> str:
 def _lock(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> None:
     """Wait for transactions that keep files beside these, or replace them.
 
-    The next statement sees what they have done.
+    The next statement sees what they have done. Marks come first, as in those transactions: in
+    another order, each may wait for the other.
     """
     query = sa.select(files.c.version).where(condition, IS_KEPT).with_for_update()
+    connection.execute(query.where(files.c.name == files.c.folder + f"/{MARK}")).all()
     connection.execute(query).all()
 
 
