@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Barrier, Event
+from typing import NoReturn
 
 import pytest
 from sqlalchemy import ColumnElement, Connection
 
-from app.core.errors import StorageFailed
+from app.core.errors import NoRoom, StorageFailed
 from app.core.playback import Made, Outdated
 from app.core.upload import UploadId
 from app.db.engine import Database
@@ -297,3 +298,16 @@ def test_renditions_can_be_evicted_by_size_and_last_use(files: DerivedFiles) -> 
     ]
     assert [each.used_at for each in found] == [NOW.timestamp(), at(100).timestamp()]
     assert path_of(files, VIDEO, "poster.jpg").exists()
+
+
+def test_a_last_use_that_cannot_be_written_does_not_fail_its_request(
+    files: DerivedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_database: Database) -> NoReturn:
+        raise NoRoom("The disk is full.")
+
+    place(files, VIDEO, "rungs/720/init.mp4", b"12345")
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "write", refuse)
+        later(files, timedelta(seconds=100)).note_use(VIDEO, "rungs/720/init.mp4")
+    assert [each.used_at for each in files.evictable()] == [NOW.timestamp()]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -164,7 +164,7 @@ class DerivedFiles:
             return next(iter(_find(connection, upload_id, [name])), None)
 
     def note_use(self, upload_id: UploadId, name: str) -> None:
-        """Record that a file is used now; frequent calls cost few writes."""
+        """Record that a file is used now, if that can be written; frequent calls write little."""
         now, noted_at = self.clock(), self._noted.get((upload_id, name))
         if noted_at is not None and now - noted_at < USED_EXACTLY:
             return
@@ -173,7 +173,7 @@ class DerivedFiles:
         self._noted[upload_id, name] = now
         is_older = files.c.used_at < now - USED_EXACTLY
         change = sa.update(files).where(_is_named(upload_id, name), is_older)
-        with self.database.write() as connection:
+        with suppress(UploadError), self.database.write() as connection:
             connection.execute(change.values(used_at=now))
 
     # ---- making
