@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 from sqlalchemy import ColumnElement, Connection
 
-from app.core.errors import NoRoom, StorageFailed
+from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.playback import Made, Outdated
 from app.core.upload import UploadId
 from app.db.engine import Database
@@ -266,6 +266,32 @@ def test_the_files_of_a_video_are_removed_together_with_their_folders(
     files.remove([VIDEO])
     assert files.videos() == [OTHER]
     assert not (tmp_path / "media" / VIDEO).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class RemovesOne(DerivedFiles):
+    """The database is busy when a second change begins."""
+
+    left: list[int] = field(default_factory=lambda: [1])
+
+    def _leave(
+        self, connection: Connection, condition: ColumnElement[bool], due_at: datetime | None = None
+    ) -> int:
+        if not self.left:
+            raise ServerBusy("The database is busy.")
+        self.left.pop()
+        return DerivedFiles._leave(self, connection, condition, due_at)
+
+
+def test_each_video_is_removed_in_a_transaction_of_its_own(files: DerivedFiles) -> None:
+    for video in (VIDEO, OTHER):
+        place(files, video, "poster.jpg", b"poster")
+    removing = RemovesOne(
+        database=files.database, objects=files.objects, scratch=files.scratch, clock=files.clock
+    )
+    with pytest.raises(ServerBusy):
+        removing.remove([VIDEO, OTHER])
+    assert stored(files) == {f"{OTHER}/poster.jpg"}
 
 
 def test_only_the_owner_can_enter(files: DerivedFiles) -> None:

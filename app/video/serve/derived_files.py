@@ -257,7 +257,7 @@ class DerivedFiles:
             except IntegrityError:  # Another machine was faster with this name.
                 if attempt == ATTEMPTS:
                     raise
-        self._delete_due([upload_id])
+        self._delete_due(upload_id)
 
     def _require_new(
         self,
@@ -285,22 +285,26 @@ class DerivedFiles:
     def discard(self, upload_id: UploadId, name: str) -> bool:
         """Remove a file, or all files of a folder; returns whether there was one."""
         condition = sa.or_(_is_named(upload_id, name), _is_in(upload_id, name))
-        return self._discard([upload_id], condition) > 0
+        return self._discard(upload_id, condition) > 0
 
     def remove(self, upload_ids: Collection[UploadId]) -> None:
-        """Remove all files of some videos; the objects at once, even if they are being read."""
-        self._discard(upload_ids, files.c.upload_id.in_(upload_ids), due_at=self.clock())
+        """Remove all files of some videos; the objects at once, even if they are being read.
+
+        Each video is a transaction: it may have thousands of files, and SQLite has one writer.
+        """
+        for upload_id in self.videos(upload_ids):
+            self._discard(upload_id, files.c.upload_id == upload_id, due_at=self.clock())
 
     def _discard(
         self,
-        upload_ids: Collection[UploadId],
+        upload_id: UploadId,
         condition: sa.ColumnElement[bool],
         due_at: datetime | None = None,
     ) -> int:
         with self.database.write() as connection:
             _lock(connection, condition)
             count = self._leave(connection, condition, due_at)
-        self._delete_due(upload_ids)
+        self._delete_due(upload_id)
         return count
 
     def _leave(
@@ -314,12 +318,12 @@ class DerivedFiles:
         change = sa.update(files).where(condition, IS_KEPT).values(due_at=due_at)
         return connection.execute(change).rowcount
 
-    def _delete_due(self, only: Collection[UploadId] | None = None) -> None:
-        """Delete due objects, of some videos or all; the next sweep retries those that fail."""
+    def _delete_due(self, only: UploadId | None = None) -> None:
+        """Delete due objects, of one video or all; the next sweep retries those that fail."""
         is_due = sa.and_(IS_LEFT, files.c.due_at <= self.clock())
         query = sa.select(*_FILE).where(is_due).order_by(files.c.due_at).limit(BATCH)
         if only is not None:
-            query = query.where(files.c.upload_id.in_(only))
+            query = query.where(files.c.upload_id == only)
         try:
             while found := self._list(query):
                 self.objects.delete(found)
@@ -349,9 +353,11 @@ class DerivedFiles:
                     names[upload_id].add(name)
         return {upload_id: frozenset(found) for upload_id, found in names.items()}
 
-    def videos(self) -> Sequence[UploadId]:
-        """The videos that have files."""
+    def videos(self, only: Collection[UploadId] | None = None) -> Sequence[UploadId]:
+        """The videos that have files, of some or all."""
         query = sa.select(files.c.upload_id).where(IS_KEPT).distinct()
+        if only is not None:
+            query = query.where(files.c.upload_id.in_(only))
         with self.database.read() as connection:
             return [UploadId(upload_id) for upload_id in connection.scalars(query)]
 
