@@ -262,10 +262,9 @@ def test_the_slow_receivers_of_a_project_hold_up_no_other_project(
         webhooks.send_test(world.acting(other.project_id), other.id)
         worker.start()
         wait_until(lambda: receiver.received, "the other project's receiver has its event")
-        wait_until(
-            lambda: len(slow_receiver.received) == Lane.WEBHOOKS.most_of_client,
-            "the slow ones have their share",
-        )
+        most = Lane.WEBHOOKS.most_of_client
+        wait_until(lambda: len(slow_receiver.received) >= most, "the slow ones have their share")
+        assert len(slow_receiver.received) == most
         go_on.set()
         wait_until(
             lambda: len(slow_receiver.received) == Lane.WEBHOOKS.threads + 1,

@@ -80,7 +80,8 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
     assert max(sizes) <= 4 * MIB
     page.throttle(-1)
     page.wait_for_success(films.long)
-    assert max(end - start for start, end in page.chunks) >= CHUNK_BYTES / 2  # On a busy machine.
+    # More than on the slow line, even on a machine that is busy with other tests.
+    assert max(end - start for start, end in page.chunks) >= CHUNK_BYTES / 4
     assert page.chunk_bytes == films.long.stat().st_size
     assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
 
