@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from app.core.errors import UploadError, UploadGone, UploadNotFound
 from app.core.jobs import Heartbeat, Job, JobCancelled, JobFailed, JobYields, Lane, Step
@@ -106,7 +106,7 @@ class JobWorker:
         self._begin("changes", self._follow_changes)
         for lane, events in self._woken_by_lane.items():
             for woken in events:
-                self._begin(lane, lambda lane=lane, woken=woken: self._work(lane, woken))  # type: ignore[misc]
+                self._begin(lane, partial(self._work, lane, woken))
 
     def stop(self, seconds: float) -> None:
         """Stop within about this time. Requeues running jobs; their attempts do not count."""

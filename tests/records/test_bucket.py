@@ -277,7 +277,7 @@ def plan(database: Database, text: str, values: Any) -> list[str]:
 
 
 def test_a_prefix_is_taken_by_its_letters(catalog: BucketCatalog) -> None:
-    """Whatever order the database gives to them, and to those that LIKE knows."""
+    """Neither the collation of the database nor the wildcards of LIKE matter."""
     for name in ("direct/a_b.1", "direct/a-b.1", "direct/A_b.1", "direct/ab.1", "direct/a_b"):
         catalog.announce(KEY, name)
     assert catalog.announced("direct/a_b.") == ["direct/a_b.1"]

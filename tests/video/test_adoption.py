@@ -110,7 +110,7 @@ def test_files_of_a_database_that_is_gone_are_deleted(files: DerivedFiles, tmp_p
     """Another one was restored from a backup: everything is made again."""
     adopt(files)
     place(files, VIDEO, "poster.jpg", b"poster")
-    place(files, VIDEO, "rungs/720/1.m4s", b"of an encoder that nobody knows")
+    place(files, VIDEO, "rungs/720/1.m4s", b"of an unknown encoder")
     with closing(new_sqlite(tmp_path / "restored.db")) as restored:
         found = files_in(tmp_path / "media", restored)
         adopt(found)
