@@ -141,8 +141,7 @@ class Assembly:
                 )
         except MultipartGone:
             # It may have been completed by a node that was killed before it could record that.
-            found = self._bucket.head(multipart.name)
-            return found is not None and found.length == length
+            return self._bucket.has(multipart.name, length)
         return True
 
     def _begin(self, lease: Lease) -> Multipart:

@@ -219,16 +219,17 @@ class Bucket:
                 MultipartUpload={"Parts": listed},
             )
         except MultipartGone:
-            if not self._has(name, length):  # Otherwise an earlier call has completed it.
+            if not self.has(name, length):  # Otherwise an earlier call has completed it.
                 raise
             return
         deadline = time.monotonic() + APPEARS_SECONDS + length / SLOWEST_MADE_BYTES_PER_SECOND
-        while not self._has(name, length):
+        while not self.has(name, length):
             if time.monotonic() > deadline:
                 raise PartsDiffer("The object store confirmed an object that it does not have.")
             time.sleep(APPEARS_POLL_SECONDS)
 
-    def _has(self, name: str, length: int) -> bool:
+    def has(self, name: str, length: int) -> bool:
+        """Whether there is an object of this name and length, in bytes."""
         found = self.head(name)
         return found is not None and found.length == length
 
