@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,6 @@ from tests.hostile.disks import Disk, small_disks
 from tests.live_server import NO_FFMPEG, Server
 from tests.postgresql import PgBouncer, Postgresql, pgbouncer, postgresql, set_limits
 from tests.s3_servers import MakeServer, S3Server, running
-from tests.waiting import wait_until
 
 SETTINGS = {
     **NO_FFMPEG,
@@ -40,6 +40,9 @@ STAGING = "staging"
 
 SPOOL_MEGABYTES = 512
 """Of a node's disk for bytes on their way: more than all its requests have at a time."""
+
+LONGEST_QUESTION_SECONDS = 120
+"""Of a test to the database, however often that breaks meanwhile."""
 
 START_TRIES = 50
 """A node starts by then, however often its database breaks meanwhile."""
@@ -115,15 +118,14 @@ class Fleet:
 
     def ask(self, statement: str) -> str:
         """What the nodes' database returns, once it is there: it may be starting."""
-        answers = list[str]()
-
-        def is_answered() -> bool:
-            with suppress(CalledProcessError):
-                answers.append(self.postgresql.ask(statement, database="sluice"))
-            return bool(answers)
-
-        wait_until(is_answered, f"the database answers {statement}")
-        return answers[0]
+        until = time.monotonic() + LONGEST_QUESTION_SECONDS
+        while True:
+            try:
+                return self.postgresql.ask(statement, database="sluice")
+            except CalledProcessError as error:
+                if time.monotonic() > until:
+                    raise RuntimeError(f"{statement}: {error.stderr.decode()}") from error
+            time.sleep(0.1)
 
     def heal(self) -> None:
         """From now on nothing breaks."""
