@@ -61,8 +61,8 @@ def spans_of_pieces(span: ByteRange, length: int | None) -> Iterator[ByteRange]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
-    """Identifies bytes that the store has confirmed: its ETag, and their CRC32C in base64.
+class Checksums:
+    """What the store has confirmed of some bytes: their ETag, and their CRC32C in base64.
 
     The CRC32C has four bytes, big-endian; it is empty if the store returned none.
     """
@@ -90,7 +90,7 @@ class Part:
 
     number: int
     end: int
-    stamp: Stamp
+    checksums: Checksums
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def planned_parts(
 
 @dataclass(frozen=True, slots=True)
 class PromisedCell:
-    """Bytes that a client is about to store in the bucket itself; `crc32c` as in `Stamp`.
+    """Bytes that a client is about to store in the bucket itself; `crc32c` as in `Checksums`.
 
     A cell is as long as the longest piece of its file, and begins at a multiple of that.
     """

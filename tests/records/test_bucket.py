@@ -19,11 +19,11 @@ from app.core.pieces import (
     MOST_PIECE_BYTES,
     PIECE_BYTES,
     UNKNOWN_ID,
+    Checksums,
     Garbage,
     Multipart,
     Part,
     Piece,
-    Stamp,
     overlay,
     piece_bytes,
 )
@@ -38,7 +38,7 @@ from tests.storage.nodes import discard
 
 KEY = "0" * 31 + "a"
 OTHER = "0" * 31 + "b"
-STAMP = Stamp("etag", "AAAAAA==")
+CHECKSUMS = Checksums("etag", "AAAAAA==")
 TOKEN = "token"
 OTHER_TOKEN = "other"
 SECONDS = 60.0
@@ -68,7 +68,7 @@ def catalog(database: Database, clock: Clock) -> BucketCatalog:
 
 
 def piece(start: int, end: int, name: str) -> Piece:
-    return Piece(0, ByteRange(start, end), name, STAMP.crc32c)
+    return Piece(0, ByteRange(start, end), name, CHECKSUMS.crc32c)
 
 
 def add(catalog: BucketCatalog, *pieces: Piece, key: str = KEY) -> None:
@@ -467,20 +467,20 @@ def test_a_late_holder_records_neither_parts_nor_a_multipart_upload(
     clock.now += timedelta(seconds=SECONDS) + MOMENT
     assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
     assert begin(catalog, Multipart("files/ours", "1"), token=OTHER_TOKEN)
-    assert catalog.add_parts(KEY, OTHER_TOKEN, [Part(1, 10, STAMP)])
+    assert catalog.add_parts(KEY, OTHER_TOKEN, [Part(1, 10, CHECKSUMS)])
     assert not begin(catalog, Multipart("files/late", "2"))
-    assert not catalog.add_parts(KEY, TOKEN, [Part(2, 20, STAMP)])
+    assert not catalog.add_parts(KEY, TOKEN, [Part(2, 20, CHECKSUMS)])
     catalog.forget_multipart(KEY, TOKEN)
     assert catalog.require(KEY).multipart == Multipart("files/ours", "1")
-    assert catalog.parts(KEY) == [Part(1, 10, STAMP)]
+    assert catalog.parts(KEY) == [Part(1, 10, CHECKSUMS)]
     assert due(catalog) == {("files/late", "2")}
 
 
 def test_a_part_is_recorded_once(catalog: BucketCatalog) -> None:
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, STAMP), Part(2, 20, STAMP)])
-    assert not catalog.add_parts(KEY, TOKEN, [Part(3, 30, STAMP), Part(2, 25, STAMP)])
-    assert catalog.parts(KEY) == [Part(1, 10, STAMP), Part(2, 20, STAMP)], "all or none"
+    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)])
+    assert not catalog.add_parts(KEY, TOKEN, [Part(3, 30, CHECKSUMS), Part(2, 25, CHECKSUMS)])
+    assert catalog.parts(KEY) == [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)], "all or none"
 
 
 def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_recorded(
@@ -499,7 +499,7 @@ def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_recorded(
 def test_a_forgotten_multipart_upload_is_garbage_with_its_parts(catalog: BucketCatalog) -> None:
     assert catalog.lease(KEY, TOKEN, SECONDS)
     assert begin(catalog, Multipart("files/a", "1"))
-    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, STAMP)])
+    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS)])
     add(catalog, piece(0, 10, "kept"))
     catalog.forget_multipart(KEY, TOKEN)
     assert (catalog.require(KEY).multipart, catalog.parts(KEY)) == (None, [])

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core.errors import ServerBusy, StorageFailed
-from app.core.pieces import Stamp, StoredFile
+from app.core.pieces import Checksums, StoredFile
 from app.core.ranges import ByteRange, RangeSet
 from app.db.tables import stored_files
 from app.storage.base import BytesLost
@@ -359,14 +359,14 @@ def test_parts_that_the_store_never_has_as_recorded_are_an_error(
     node, begun = Node(bucket, catalog, tmp_path), list[str]()
     upload, begin = Bucket.upload_part, catalog.begin_multipart
 
-    def wrongly_stamped(*args: Any) -> Stamp:
+    def with_wrong_checksums(*args: Any) -> Checksums:
         return replace(upload(*args), etag="0" * 32, crc32c="AAAAAA==")
 
     def note(*args: Any) -> bool:
         begun.append(args[2].id)
         return begin(*args)
 
-    monkeypatch.setattr(Bucket, "upload_part", wrongly_stamped)
+    monkeypatch.setattr(Bucket, "upload_part", with_wrong_checksums)
     monkeypatch.setattr(catalog, "begin_multipart", note)
     send_all(node, [])
     with pytest.raises(StorageFailed):

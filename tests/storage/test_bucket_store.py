@@ -22,7 +22,15 @@ import requests
 from sqlalchemy import Engine, event
 
 from app.core.errors import BodyTruncated, ServerBusy, StorageFailed
-from app.core.pieces import MIB, PIECE_BYTES, SMALLEST_PART_BYTES, Part, Piece, PromisedCell, Stamp
+from app.core.pieces import (
+    MIB,
+    PIECE_BYTES,
+    SMALLEST_PART_BYTES,
+    Checksums,
+    Part,
+    Piece,
+    PromisedCell,
+)
 from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
@@ -238,7 +246,7 @@ def test_bytes_that_could_not_be_stored_are_not_sent_a_second_time(
 ) -> None:
     names, told = list[str](), list[ByteRange]()
 
-    def fail(_: Bucket, name: str, _body: SpoolSlice) -> Stamp:
+    def fail(_: Bucket, name: str, _body: SpoolSlice) -> Checksums:
         names.append(name)
         raise ServerBusy("The object store does not answer in time.")
 
@@ -277,7 +285,7 @@ def test_short_files_are_sent_to_their_end_before_one_of_them_fails(
     staging, put, has_failed = in_bucket.store.staging, Bucket.put_object, Event()
     names = list[str]()
 
-    def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> Stamp:
+    def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> Checksums:
         names.append(name)
         if KEY in name and not has_failed.is_set():
             has_failed.set()
@@ -480,11 +488,11 @@ def test_one_more_part_reads_the_rows_of_few_pieces(
     store.staging.reserve(KEY, length)
     add_rows(catalog, 3000)
     assert catalog.lease(KEY, "token", 60)
-    done = [Part(number, number * PIECE, Stamp("", "")) for number in range(1, 2999)]
+    done = [Part(number, number * PIECE, Checksums("", "")) for number in range(1, 2999)]
     assert catalog.add_parts(KEY, "token", done)
     catalog.release(KEY, "token")
     monkeypatch.setattr(catalog, "pieces", counted)
-    monkeypatch.setattr(Bucket, "copy_part", lambda *_: Stamp("none", ""))
+    monkeypatch.setattr(Bucket, "copy_part", lambda *_: Checksums("none", ""))
     monkeypatch.setattr(Bucket, "list_parts", lambda *_, **__: iter([]))
     store.library.assembly._make_early_parts(KEY)
     assert [part.number for part in catalog.parts(KEY)][2998:] == [2999, 3000]

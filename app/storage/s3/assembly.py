@@ -134,7 +134,7 @@ class Assembly:
                 if self._pieces.has_all(lease.key, length):
                     raise LeaseLost  # Another node has begun with other parts.
                 raise BytesLost(lease.key)
-            wanted = [(part.number, part.stamp) for part in parts]
+            wanted = [(part.number, part.checksums) for part in parts]
             with without_slot():
                 self._bucket.within(COMPLETING_SECONDS).complete_multipart(
                     multipart.name, multipart.id, wanted, length=length

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from app.core.errors import StorageFailed
-from app.core.pieces import Stamp, is_crc32c
+from app.core.pieces import Checksums, is_crc32c
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.caller import MultipartGone, PartsDiffer, Refused, S3Caller
@@ -98,7 +98,7 @@ class Bucket:
 
     # ---- Objects ---------------------------------------------------------------------------------
 
-    def put_object(self, name: str, body: Body) -> Stamp:
+    def put_object(self, name: str, body: Body) -> Checksums:
         """Store an object atomically."""
         return self._put(name, {}, {"content-type": OCTETS}, body)
 
@@ -178,12 +178,12 @@ class Bucket:
 
         return self.caller.retried(attempt, operation)
 
-    def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Stamp:
+    def upload_part(self, name: str, multipart_id: str, number: int, body: SpoolSlice) -> Checksums:
         """Store a part, replacing an earlier one with this number. Raises `MultipartGone`."""
         query = {"partNumber": str(number), "uploadId": multipart_id}
         return self._put(name, query, {}, body)
 
-    def copy_part(self, name: str, multipart_id: str, number: int, source_name: str) -> Stamp:
+    def copy_part(self, name: str, multipart_id: str, number: int, source_name: str) -> Checksums:
         """Copy another object into a part, inside the store. Raises `MultipartGone`.
 
         Garage refuses very short sources. `crc32c` is empty if the store reports none.
@@ -195,11 +195,11 @@ class Bucket:
             PartNumber=number,
             CopySource={"Bucket": self.caller.address.bucket, "Key": self._key(source_name)},
         )
-        stored = _stamp(response.get("CopyPartResult", {}))
-        return stored if is_crc32c(stored.crc32c) else Stamp(stored.etag, "")
+        stored = _checksums(response.get("CopyPartResult", {}))
+        return stored if is_crc32c(stored.crc32c) else Checksums(stored.etag, "")
 
     def complete_multipart(
-        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Stamp]], *, length: int
+        self, name: str, multipart_id: str, parts: Sequence[tuple[int, Checksums]], *, length: int
     ) -> None:
         """Make an object of `length` bytes from parts given by number; returns once it is there.
 
@@ -251,7 +251,9 @@ class Bucket:
         marker = ("PartNumberMarker", "NextPartNumberMarker")
         for page in self._pages("list_parts", name, marker, parameters):
             for entry in page.get("Parts", ()):
-                yield ListedPart(_field(entry, "PartNumber"), _field(entry, "Size"), _stamp(entry))
+                yield ListedPart(
+                    _field(entry, "PartNumber"), _field(entry, "Size"), _checksums(entry)
+                )
 
     def list_multiparts(self, prefix: str = "") -> Iterator[ListedMultipart]:
         """Yields unfinished multipart uploads whose names begin with `prefix`, in any order.
@@ -306,11 +308,11 @@ class Bucket:
 
     def _put(
         self, name: str, query: Mapping[str, str], headers: Mapping[str, str], body: Body
-    ) -> Stamp:
+    ) -> Checksums:
         checksum = crc32c_of(body)
         headers = {**headers, "x-amz-checksum-crc32c": checksum}
         response = self.caller.put(name, query, headers, body)
-        return Stamp(_field(response, "etag").strip('"'), checksum)
+        return Checksums(_field(response, "etag").strip('"'), checksum)
 
     def _get(self, name: str, span: ByteRange, length: int | None = None) -> Answer:
         """Returns the response with exactly this span of an object; checks `length` if given."""
@@ -349,8 +351,8 @@ class Bucket:
         return entry.get("Key", "").removeprefix(self.caller.address.prefix)
 
 
-def _stamp(entry: Mapping[str, Any]) -> Stamp:
-    return Stamp(_field(entry, "ETag").strip('"'), entry.get("ChecksumCRC32C", ""))
+def _checksums(entry: Mapping[str, Any]) -> Checksums:
+    return Checksums(_field(entry, "ETag").strip('"'), entry.get("ChecksumCRC32C", ""))
 
 
 def _field(document: Mapping[str, Any], name: str) -> Any:

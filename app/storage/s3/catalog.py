@@ -20,11 +20,11 @@ from app.core.pieces import (
     MOST_LONG_PIECES,
     UNKNOWN_ID,
     URL_SECONDS,
+    Checksums,
     Garbage,
     Multipart,
     Part,
     Piece,
-    Stamp,
     StoredFile,
     piece_bytes,
 )
@@ -463,8 +463,8 @@ class BucketCatalog:
                 "new_key": key,
                 "new_number": part.number,
                 "new_end": part.end,
-                "new_etag": part.stamp.etag,
-                "new_crc32c": part.stamp.crc32c,
+                "new_etag": part.checksums.etag,
+                "new_crc32c": part.checksums.crc32c,
             }
             for part in found
         ]
@@ -520,4 +520,4 @@ def _discard_rest(connection: sa.Connection, values: Mapping[str, object]) -> No
 
 
 def _part(row: sa.Row[Any]) -> Part:
-    return Part(row.number, row.end, Stamp(row.etag, row.crc32c))
+    return Part(row.number, row.end, Checksums(row.etag, row.crc32c))

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from crc32c import crc32c
 
-from app.core.pieces import Stamp
+from app.core.pieces import Checksums
 
 BLOCK_BYTES = 512 * 1024
 """Block size; a block stays in the CPU cache between reading and encrypting. Reading a spool for
@@ -58,7 +58,7 @@ class ListedPart:
 
     number: int
     length: int
-    stored: Stamp
+    stored: Checksums
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from app.core.pieces import (
     SMALLEST_PART_BYTES,
+    Checksums,
     Multipart,
     Part,
     Piece,
-    Stamp,
     Taken,
     is_whole,
     part_bytes,
@@ -77,20 +77,20 @@ class PartMaker:
         groups = islice(planned_parts(taken, start, least=least, length=self.length), most)
         while planned := dict(enumerate(islice(groups, PARTS_AT_ONCE), number + 1)):
             with without_slot():
-                stamps = self._copied(planned)
+                checksums = self._copied(planned)
                 missing = {
-                    number: group for number, group in planned.items() if number not in stamps
+                    number: group for number, group in planned.items() if number not in checksums
                 }
-                stamps |= self._all_of(self._upload, missing)
+                checksums |= self._all_of(self._upload, missing)
             made = [
-                Part(number, span_of(group).end, stamps[number])
+                Part(number, span_of(group).end, checksums[number])
                 for number, group in planned.items()
             ]
             if self.lease.is_lost or not catalog.add_parts(key, self.lease.token, made):
                 raise LeaseLost
             number += len(made)
 
-    def _copied(self, planned: Mapping[int, list[Taken]]) -> dict[int, Stamp]:
+    def _copied(self, planned: Mapping[int, list[Taken]]) -> dict[int, Checksums]:
         """Copy whole pieces inside the store; returns the parts that have their checksums.
 
         The checksum is in the answer, or only in the list of parts, as with Garage.
@@ -103,7 +103,7 @@ class PartMaker:
             and span_of(group).length >= SMALLEST_PART_BYTES
         }
         copies = self._all_of(self._copy, whole)
-        if not all(stamp.crc32c for stamp in copies.values()):
+        if not all(copied.crc32c for copied in copies.values()):
             listed = self.pieces.bucket.list_parts(
                 self.multipart.name, self.multipart.id, first=min(planned), at_once=len(planned)
             )
@@ -113,19 +113,19 @@ class PartMaker:
                 if part.number in copies
             }
         return {
-            number: stamp
-            for number, stamp in copies.items()
-            if stamp.crc32c == whole[number].crc32c
+            number: copied
+            for number, copied in copies.items()
+            if copied.crc32c == whole[number].crc32c
         }
 
-    def _copy(self, number: int, piece: Piece) -> Stamp:
+    def _copy(self, number: int, piece: Piece) -> Checksums:
         bucket = self.pieces.within(piece.span.length)
         try:
             return bucket.copy_part(self.multipart.name, self.multipart.id, number, piece.name)
         except FileNotFoundError as error:
             raise BytesLost(piece.name) from error
 
-    def _upload(self, number: int, group: list[Taken]) -> Stamp:
+    def _upload(self, number: int, group: list[Taken]) -> Checksums:
         span = span_of(group)
         with self.pieces.collect(group) as spool:
             return self.pieces.within(span.length).upload_part(

@@ -52,8 +52,8 @@ class PieceStore:
         """
         name = new_name(PIECES, key)
         self.catalog.announce(key, name)
-        stamp = self.within(span.length).put_object(name, body)
-        return Piece(0, span, name, stamp.crc32c)
+        stored = self.within(span.length).put_object(name, body)
+        return Piece(0, span, name, stored.crc32c)
 
     def collect(self, group: Sequence[Taken]) -> Spool:
         """Read adjacent ranges of pieces into a spool; the caller closes it.

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from app.core.errors import NoRoom, ServerBusy, StorageFailed, UploadError
-from app.core.pieces import Stamp
+from app.core.pieces import Checksums
 from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
@@ -140,7 +140,7 @@ class BucketObjects:
             storing.put_object(name, SpoolSlice(number, 0, file.length))
             return
         multipart_id = storing.create_multipart(name)
-        parts: list[tuple[int, Stamp]] = []
+        parts: list[tuple[int, Checksums]] = []
         for start in range(0, file.length, PART_BYTES):
             part = SpoolSlice(number, start, min(PART_BYTES, file.length - start))
             stored = storing.upload_part(name, multipart_id, len(parts) + 1, part)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app.core.errors import NoRoom, ServerBusy, StorageFailed
-from app.core.pieces import Stamp
+from app.core.pieces import Checksums
 from app.core.ranges import ByteRange
 from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.address import AccessKey, BucketAddress
@@ -43,7 +43,7 @@ SLOW_BUT_FINE = [Step(b"HTTP/1.1 500 x\r\nContent-Length: 0\r\n\r\n"), Step(erro
 CUT_HEAD = Step(b'HTTP/1.1 200 OK\r\nContent-Length: 0\r\nETag: "ab', closes=True)
 GARBAGE = [Step(b"\0\1\2 nonsense\r\n\r\n", closes=True), Step(b"", closes=True)]
 TOO_MANY_HEADERS = Step(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 200 + b"\r\n")
-PARTS = [(1, Stamp("etag", "crc"))]
+PARTS = [(1, Checksums("etag", "crc"))]
 COMPLETED = reply(200, b" \n<CompleteResult><ETag>&quot;new&quot;</ETag></CompleteResult>")
 THERE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 NOT_THERE = reply(404)
@@ -204,7 +204,7 @@ def test_a_copy_may_fail_after_its_status_was_sent() -> None:
     failed, done = error(200, "InternalError"), b"<CopyPartResult><ETag>new</ETag></CopyPartResult>"
     with HostileStore([Step(failed), Step(reply(200, done))]) as store:
         stored = store.bucket(LONG).copy_part("a", "id", 1, "b")
-    assert stored == Stamp("new", "")
+    assert stored == Checksums("new", "")
 
 
 def test_a_cut_object_is_read_on_where_it_was_cut() -> None:
