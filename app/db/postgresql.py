@@ -44,8 +44,9 @@ SESSION = {
 }
 """See "Client Connection Defaults" of PostgreSQL; the last requires version 14."""
 
-MIGRATION = "60s"
-"""How long a migration may be idle between two statements."""
+MIGRATION, LONG_READ = "60s", "1h"
+"""How long a migration or a snapshot may be idle between two statements. A snapshot locks no rows,
+and is read page by page for work that takes its time, such as asking a bucket about each."""
 
 LOOK_SECONDS = 1.0
 """How often an idle process checks for work from other processes."""
@@ -88,6 +89,8 @@ class PostgresqlServer:
         """Yields a connection that sees what was committed at its first statement."""
         repeatable = engine.execution_options(isolation_level="REPEATABLE READ")
         with repeatable.connect() as connection, connection.begin():
+            limit = "idle_in_transaction_session_timeout"
+            connection.execute(text(f"SET LOCAL {limit} = '{LONG_READ}'"))
             yield connection
 
     def begun(self, _connection: Connection) -> AbstractContextManager[None]:

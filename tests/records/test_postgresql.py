@@ -167,6 +167,15 @@ def hold(url: str, upload_id: UploadId, is_held: Event) -> None:
         signal.pause()
 
 
+def test_a_snapshot_may_wait_for_other_work_between_two_pages(url: str) -> None:
+    with closing(Database(url, synced=True)) as database:
+        limit = text("SHOW idle_in_transaction_session_timeout")
+        with database.snapshot() as connection:
+            assert connection.scalar(limit) == "1h"
+        with database.read() as connection:
+            assert connection.scalar(limit) == "10s"
+
+
 @pytest.mark.usefixtures("records")
 def test_a_start_with_nothing_to_migrate_waits_for_nobody(url: str) -> None:
     with (
