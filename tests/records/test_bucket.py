@@ -135,7 +135,7 @@ def test_an_object_that_may_be_on_its_way_is_removed_again_later(
     assert [each.name for each in found] == [name]
     catalog.inventory.collected(found)
     assert due(catalog) == set()
-    assert catalog.inventory.is_known(name)
+    assert catalog.inventory.is_needed(name) is False
     clock.now += ANNOUNCED_FOR
     assert due(catalog) == {(name, None)}
 

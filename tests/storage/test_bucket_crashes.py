@@ -66,7 +66,7 @@ def assert_right_and_alone(node: Node, bucket: Bucket, clock: Clock, length: int
     catalog = node.store.pieces.catalog
     assert catalog.pieces(KEY, ByteRange(0, length)) == ([], length)
     assert catalog.parts(KEY) == []
-    comparison = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
+    comparison = Reconciliation(bucket, catalog, clock())
     assert list(comparison.differences()) == []
 
 
@@ -523,13 +523,17 @@ def test_what_only_the_bucket_or_only_the_database_has_is_named(
     node.store.library.publish(KEY, 10)
     [stored] = bucket.list_objects()
     bucket.put_object("files/stray", b"stray")
+    bucket.put_object("checks/killed/object", b"of a check that was killed")
     bucket.create_multipart("files/begun")
+    bucket.create_multipart("checks/killed/parts")
     clock.end_leases()
-    young = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(days=1))
+    young = Reconciliation(bucket, catalog, clock() - timedelta(days=1))
     assert list(young.differences()) == []
-    old = Reconciliation(bucket, catalog, clock(), orphan_age=timedelta(0))
-    assert list(old.differences()) == [Difference("files/stray", is_orphan=True)]
-    assert [begun.name for begun in old.orphaned_multiparts()] == ["files/begun"]
+    old = Reconciliation(bucket, catalog, clock())
+    strays = ["checks/killed/object", "files/stray"]
+    assert list(old.differences()) == [Difference(name, is_orphan=True) for name in strays]
+    begun = [each.name for each in old.orphaned_multiparts()]
+    assert begun == ["checks/killed/parts", "files/begun"]
     bucket.delete(stored.name)
     assert Difference(stored.name, is_orphan=False) in list(old.differences())
 

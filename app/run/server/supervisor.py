@@ -357,9 +357,9 @@ def _report_problems(services: Services) -> None:
         log.warning("%s", line)
     problems = services.problems()
     if services.bucket is not None and not any(problem.is_fatal for problem in problems):
-        from app.storage.s3.check import Grade, check_quickly  # noqa: PLC0415 - only with a bucket
+        from app.storage.s3.check import Grade, check  # noqa: PLC0415 - only with a bucket
 
-        finding = check_quickly(services.bucket.within(BUCKET_SECONDS), token_hex(8))
+        finding = check(services.bucket.within(BUCKET_SECONDS), token_hex(8))
         if finding.grade is not Grade.FINE:
             is_fatal = finding.grade is Grade.FATAL
             detail = f"the bucket: {finding.detail}"

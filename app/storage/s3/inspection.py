@@ -20,6 +20,7 @@ from app.storage.local.folder import Folder, disk_errors
 from app.storage.local.range_lock import WHOLE_FILE, try_lock
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.catalog import DIRECT, FILES, PIECES, BucketCatalog
+from app.storage.s3.check import CHECKS
 from app.storage.s3.contents import ListedMultipart, ListedObject
 from app.storage.s3.inventory import collect
 
@@ -115,7 +116,7 @@ class BucketInspection:
 # so that millions of objects need little memory.
 
 
-FOLDERS = (DIRECT, FILES, PIECES)
+FOLDERS = (CHECKS, DIRECT, FILES, PIECES)
 """Folders with the store's objects, in name order."""
 
 ORPHAN_AGE = timedelta(days=1)
@@ -131,19 +132,15 @@ class Difference:
 
 
 class Reconciliation:
-    """Compares the two sides; checks each difference again before it reports it."""
+    """Compares the two sides; checks each difference again before it reports it.
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        catalog: BucketCatalog,
-        now: datetime,
-        *,
-        orphan_age: timedelta = ORPHAN_AGE,
-    ) -> None:
+    Only objects born before some time count as orphans: see `ORPHAN_AGE`.
+    """
+
+    def __init__(self, bucket: Bucket, catalog: BucketCatalog, born_before: datetime) -> None:
         self._bucket = bucket
         self._inventory = catalog.inventory
-        self._born_before = now - orphan_age
+        self._born_before = born_before
 
     def differences(self) -> Iterator[Difference]:
         """Yields old objects without a row, and missing objects, sorted by name."""
@@ -161,11 +158,13 @@ class Reconciliation:
             is_orphan = found is not None and not rows and found.changed_at < self._born_before
             if is_missing and self._bucket.head(name) is None and self._inventory.is_needed(name):
                 yield Difference(name, is_orphan=False)
-            if is_orphan and not self._inventory.is_known(name):
+            if is_orphan and self._inventory.is_needed(name) is None:
                 yield Difference(name, is_orphan=True)
 
     def orphaned_multiparts(self) -> Iterator[ListedMultipart]:
         """Yields old multipart uploads without a row."""
-        for begun in self._bucket.list_multiparts(FILES):
-            if begun.started_at < self._born_before and not self._inventory.is_known(begun.name):
-                yield begun
+        for folder in (CHECKS, FILES):
+            for begun in self._bucket.list_multiparts(folder):
+                is_named = self._inventory.is_needed(begun.name) is not None
+                if begun.started_at < self._born_before and not is_named:
+                    yield begun

@@ -27,19 +27,18 @@ ROWS_AT_ONCE = 1000
 
 GARBAGE = sa.select(garbage.c.id, garbage.c.name, garbage.c.multipart_id)
 
-_NEEDED = sa.union_all(
-    sa.select(files.c.name).where(files.c.is_published), sa.select(pieces.c.name)
-).subquery()
-"""Names of objects that must be in the bucket."""
-
-_POSSIBLE = sa.union_all(
-    sa.select(files.c.name).where(files.c.name.is_not(None), files.c.is_published.is_(False)),
-    sa.select(files.c.multipart_name).where(
+_NEEDED, _POSSIBLE = sa.literal(1).label("is_needed"), sa.literal(0)
+_NAMED = sa.union_all(
+    sa.select(files.c.name, _NEEDED).where(files.c.is_published),
+    sa.select(pieces.c.name, _NEEDED),
+    # These are being stored, or are to be removed.
+    sa.select(files.c.name, _POSSIBLE).where(files.c.name.is_not(None), ~files.c.is_published),
+    sa.select(files.c.multipart_name, _POSSIBLE).where(
         files.c.multipart_name.is_not(None), files.c.multipart_name.is_distinct_from(files.c.name)
     ),
-    sa.select(garbage.c.name),
+    sa.select(garbage.c.name, _POSSIBLE),
 ).subquery()
-"""Names of objects that are being stored or are to be removed."""
+"""Names of objects that may be in the bucket, and whether they must be."""
 
 
 class BucketInventory:
@@ -78,30 +77,19 @@ class BucketInventory:
 
         Names come in byte order.
         """
-        named = sa.union_all(
-            sa.select(_NEEDED.c[0].label("name"), sa.literal(1).label("is_needed")),
-            sa.select(_POSSIBLE.c[0], sa.literal(0)),
-        ).subquery()
         with self._database.snapshot() as connection:
             collation = "C" if connection.dialect.name == "postgresql" else "BINARY"
-            query = sa.select(named).order_by(named.c.name.collate(collation), named.c.is_needed)
+            order = _NAMED.c.name.collate(collation), _NAMED.c.is_needed
+            query = sa.select(_NAMED).order_by(*order)
             for row in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(query):
                 yield row.name, bool(row.is_needed)
 
-    def is_needed(self, name: str) -> bool:
-        """Whether an object of this name must be in the bucket."""
-        return self._is_among([_NEEDED], name)
-
-    def is_known(self, name: str) -> bool:
-        """Whether any row refers to an object or a multipart upload with this name."""
-        return self._is_among([_NEEDED, _POSSIBLE], name)
-
-    def _is_among(self, tables: Sequence[Any], name: str) -> bool:
+    def is_needed(self, name: str) -> bool | None:
+        """Whether an object of this name must be in the bucket; None if no row names it."""
+        query = sa.select(sa.func.max(_NAMED.c.is_needed)).where(_NAMED.c.name == name)
         with self._database.read() as connection:
-            return any(
-                connection.execute(sa.select(table.c[0]).where(table.c[0] == name).limit(1)).first()
-                for table in tables
-            )
+            found = connection.execute(query).scalar()
+        return None if found is None else bool(found)
 
     def _pages(self, condition: Any) -> Iterator[Any]:
         last = ""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+import requests
 from flask import Flask
 
 from app.run.admin.storage_commands import storage
@@ -15,11 +16,10 @@ from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import from_env
 from app.storage.s3.bucket import Bucket
-from app.storage.s3.check import Grade, check_all, check_quickly
+from app.storage.s3.check import COPIED_BYTES, Grade, check
+from app.storage.s3.contents import crc32c_of
 from tests.s3_servers import S3Server, new_prefix
 from tests.storage.s3.hostile_store import STORED, HostileStore, Step, error, reply
-
-ORIGIN = "https://films.example"
 
 MakeApp = Callable[[dict[str, str]], Flask]
 
@@ -28,7 +28,6 @@ YES = Step(
         200,
         b"<Result><UploadId>u</UploadId><ETag>e</ETag><IsTruncated>false</IsTruncated></Result>",
         'ETag: "e"',
-        f"Access-Control-Allow-Origin: {ORIGIN}",
     )
 )
 """Agrees to everything."""
@@ -43,53 +42,60 @@ LISTED = Step(
 READ = Step(reply(206, b"23456", "Content-Range: bytes 2-6/10"))
 DELETED, MISSING = Step(reply(204)), Step(reply(404))
 DAMAGED = Step(error(400, "BadDigest"))
-USABLE = [STORED, READ, LISTED, DELETED, MISSING, DAMAGED, LISTED, DELETED]
-"""What a good store answers to the first probe, and to removing its objects."""
+OBJECTS = [STORED, READ, LISTED, DELETED, MISSING, DAMAGED]
+"""What a good store answers about objects."""
 
-TOPICS = ["objects", "parts", "direct uploads"]
+
+def copied(crc32c: str) -> Step:
+    """The answer about a copied part."""
+    text = f"<R><ETag>e</ETag><ChecksumCRC32C>{crc32c}</ChecksumCRC32C></R>"
+    return Step(reply(200, text.encode()))
 
 
 def test_real_servers_are_fit_and_left_as_they_were(bucket: Bucket) -> None:
-    findings = {found.topic: found for found in check_all(bucket, "token", origin=ORIGIN)}
-    assert list(findings) == TOPICS
-    degraded = {topic for topic, found in findings.items() if found.grade is not Grade.FINE}
-    assert degraded <= {"direct uploads"}
-    assert not any(found.grade is Grade.FATAL for found in findings.values())
-    assert check_quickly(bucket, "token").grade is Grade.FINE
+    assert check(bucket, "token").grade is Grade.FINE
     assert list(bucket.list_objects()) == []
     assert list(bucket.list_multiparts()) == []
 
 
-def test_a_bucket_that_cannot_be_used_gets_one_finding() -> None:
+def test_a_bucket_that_cannot_be_used_is_a_fault() -> None:
     with HostileStore([Step(error(403, "AccessDenied"))]) as store:
-        findings = list(check_all(store.bucket(5), "token", origin=ORIGIN))
-    assert [(found.topic, found.grade) for found in findings] == [("objects", Grade.FATAL)]
-    assert "does not allow" in findings[0].detail
+        found = check(store.bucket(5), "token")
+    assert found.grade is Grade.FATAL
+    assert "does not allow" in found.detail
 
 
-@pytest.mark.parametrize(
-    ("answer", "grade"), [(error(400, "BadDigest"), Grade.FINE), (reply(200), Grade.FATAL)]
-)
-def test_a_store_that_keeps_damaged_bytes_is_noticed(answer: bytes, grade: Grade) -> None:
-    with HostileStore([*USABLE[:5], Step(answer), *USABLE[6:]]) as store:
-        assert check_quickly(store.bucket(5), "token").grade is grade
+def test_a_store_that_keeps_damaged_bytes_is_noticed() -> None:
+    with HostileStore([*OBJECTS[:-1], Step(reply(200)), LISTED, DELETED]) as store:
+        found = check(store.bucket(5), "token")
         assert store.lines[-1].startswith("DELETE ")
+    assert found.grade is Grade.FATAL
+    assert "damaged in transit" in found.detail
+
+
+def test_copies_without_a_checksum_are_slow() -> None:
+    listed = b"<R><IsTruncated>false</IsTruncated><Part><PartNumber>1</PartNumber><Size>1</Size>"
+    parts = Step(reply(200, listed + b"<ETag>e</ETag></Part></R>"))
+    with HostileStore([*OBJECTS, STORED, YES, YES, parts, DELETED, LISTED, DELETED]) as store:
+        found = check(store.bucket(5), "token")
+    assert found.grade is Grade.DEGRADED
+    assert "no checksum" in found.detail
+
+
+def test_copies_with_other_bytes_are_noticed() -> None:
+    with HostileStore([*OBJECTS, STORED, YES, copied("AAAAAA=="), DELETED, LISTED]) as store:
+        found = check(store.bucket(5), "token")
+    assert found.grade is Grade.FATAL
+    assert "different bytes" in found.detail
 
 
 def test_parts_that_are_not_there_once_completed_are_noticed() -> None:
-    with HostileStore([*USABLE, YES]) as store:
-        parts, direct = list(check_all(store.bucket(5), "token", origin=ORIGIN))[1:]
-    assert (parts.topic, parts.grade) == ("parts", Grade.FATAL)
-    assert "all their bytes" in parts.detail
-    assert (direct.topic, direct.grade) == ("direct uploads", Grade.FINE)
-
-
-def test_a_bucket_without_rules_for_pages_sends_through_the_server() -> None:
-    no_rules = Step(YES.answer.replace(b"Access-Control", b"X"))
-    with HostileStore([*USABLE, no_rules]) as store:
-        direct = list(check_all(store.bucket(5), "token", origin=ORIGIN))[2]
-    assert direct.grade is Grade.DEGRADED
-    assert "storage cors" in direct.detail
+    right = copied(crc32c_of(bytes(COPIED_BYTES)))
+    refused = Step(error(400, "InvalidPart"))
+    with HostileStore([*OBJECTS, STORED, YES, right, refused, DELETED, LISTED]) as store:
+        found = check(store.bucket(5), "token")
+    assert found.grade is Grade.FATAL
+    assert "all their bytes" in found.detail
 
 
 @pytest.fixture
@@ -110,20 +116,27 @@ def app_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeAp
         yield make
 
 
-def test_the_command_prints_its_findings(versitygw: S3Server, app_with: MakeApp) -> None:
+def test_the_command_prints_its_finding(versitygw: S3Server, app_with: MakeApp) -> None:
     app = app_with(versitygw.access.settings(new_prefix()))
-    result = app.test_cli_runner().invoke(storage, ["check", "--json", "--origin", ORIGIN])
+    result = app.test_cli_runner().invoke(storage, ["check", "--json"])
     assert result.exit_code == 0
-    assert [found["topic"] for found in json.loads(result.stdout)] == TOPICS
+    assert json.loads(result.stdout)["grade"] == "fine"
 
 
 def test_a_command_lets_pages_send_to_the_bucket(versitygw: S3Server, app_with: MakeApp) -> None:
     app = app_with(versitygw.access.settings(new_prefix()))
-    result = app.test_cli_runner().invoke(storage, ["cors", "https://other.example", ORIGIN])
+    origins = "https://other.example", "https://films.example"
+    result = app.test_cli_runner().invoke(storage, ["cors", *origins])
     assert result.exit_code == 0
-    bucket = app.extensions["sluice"].bucket
-    direct = list(check_all(bucket, "token", origin=ORIGIN))[2]
-    assert direct.grade is Grade.FINE
+    url, _ = app.extensions["sluice"].bucket.presign_put("direct/film", 1, "AAAAAA==", 60)
+    asked = {
+        "Origin": origins[1],
+        "Access-Control-Request-Method": "PUT",
+        "Access-Control-Request-Headers": "x-amz-checksum-crc32c",
+    }
+    answer = requests.options(url, headers=asked, timeout=10)
+    assert answer.ok
+    assert answer.headers["Access-Control-Allow-Origin"] == origins[1]
 
 
 def test_the_command_fails_where_the_bucket_is_missing(
