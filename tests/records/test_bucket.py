@@ -32,7 +32,14 @@ from app.core.upload import Upload
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost
-from app.storage.s3.catalog import _PIECES, ANNOUNCED_FOR, READ_FOR, SURE, BucketCatalog
+from app.storage.s3.catalog import (
+    _PIECES,
+    ANNOUNCED_FOR,
+    READ_FOR,
+    SURE,
+    BucketCatalog,
+    LeaseLost,
+)
 from tests.records.making import NOW, add_projects, new_upload
 from tests.storage.nodes import discard
 
@@ -83,9 +90,9 @@ def names(catalog: BucketCatalog, key: str = KEY) -> list[str]:
     return [each.name for each in found]
 
 
-def begin(catalog: BucketCatalog, multipart: Multipart, *, token: str = TOKEN) -> bool:
+def begin(catalog: BucketCatalog, multipart: Multipart, *, token: str = TOKEN) -> None:
     catalog.announce_multipart(multipart.name)
-    return catalog.begin_multipart(KEY, token, multipart)
+    catalog.begin_multipart(KEY, token, multipart)
 
 
 def due(catalog: BucketCatalog) -> set[tuple[str, str | None]]:
@@ -156,7 +163,7 @@ def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, use: str) -> 
         add(catalog, piece(0, 1, f"pieces/{KEY}.1"))
     if use == "multipart upload":
         assert catalog.lease(KEY, TOKEN, SECONDS)
-        assert begin(catalog, Multipart("files/a", "upload"))
+        begin(catalog, Multipart("files/a", "upload"))
     catalog.remove_unused(KEY)
     assert (catalog.file(KEY) is None) == (use == "none")
 
@@ -444,12 +451,16 @@ def test_a_file_has_one_holder_of_its_lease_until_it_ends(
     assert catalog.lease(KEY, TOKEN, SECONDS)
     assert not catalog.lease(KEY, OTHER_TOKEN, SECONDS)
     clock.now += timedelta(seconds=SECONDS)
-    assert catalog.lease(KEY, TOKEN, SECONDS), "it can be renewed"
+    assert catalog.lease(KEY, TOKEN, SECONDS), "the first answer may have been lost"
+    assert catalog.renew(KEY, TOKEN, SECONDS)
     clock.now += timedelta(seconds=SECONDS)
     assert not catalog.lease(KEY, OTHER_TOKEN, SECONDS)
     clock.now += MOMENT
     assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
     assert not catalog.lease(KEY, TOKEN, SECONDS)
+    assert not catalog.renew(KEY, TOKEN, SECONDS)
+    catalog.release(KEY, OTHER_TOKEN)
+    assert not catalog.renew(KEY, TOKEN, SECONDS), "another holder has had it"
 
 
 def test_only_its_holder_releases_a_lease(catalog: BucketCatalog) -> None:
@@ -466,21 +477,46 @@ def test_a_late_holder_records_neither_parts_nor_a_multipart_upload(
     assert catalog.lease(KEY, TOKEN, SECONDS)
     clock.now += timedelta(seconds=SECONDS) + MOMENT
     assert catalog.lease(KEY, OTHER_TOKEN, SECONDS)
-    assert begin(catalog, Multipart("files/ours", "1"), token=OTHER_TOKEN)
-    assert catalog.add_parts(KEY, OTHER_TOKEN, [Part(1, 10, CHECKSUMS)])
-    assert not begin(catalog, Multipart("files/late", "2"))
-    assert not catalog.add_parts(KEY, TOKEN, [Part(2, 20, CHECKSUMS)])
+    begin(catalog, Multipart("files/ours", "1"), token=OTHER_TOKEN)
+    catalog.add_parts(KEY, OTHER_TOKEN, [Part(1, 10, CHECKSUMS)])
+    with pytest.raises(LeaseLost):
+        begin(catalog, Multipart("files/late", "2"))
+    with pytest.raises(LeaseLost):
+        catalog.add_parts(KEY, TOKEN, [Part(2, 20, CHECKSUMS)])
     catalog.forget_multipart(KEY, TOKEN)
     assert catalog.require(KEY).multipart == Multipart("files/ours", "1")
     assert catalog.parts(KEY) == [Part(1, 10, CHECKSUMS)]
-    assert due(catalog) == {("files/late", "2")}
+    clock.now += ANNOUNCED_FOR
+    assert due(catalog) == {("files/late", UNKNOWN_ID)}
 
 
 def test_a_part_is_recorded_once(catalog: BucketCatalog) -> None:
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)])
-    assert not catalog.add_parts(KEY, TOKEN, [Part(3, 30, CHECKSUMS), Part(2, 25, CHECKSUMS)])
+    catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)])
+    with pytest.raises(LeaseLost):
+        catalog.add_parts(KEY, TOKEN, [Part(3, 30, CHECKSUMS), Part(2, 25, CHECKSUMS)])
     assert catalog.parts(KEY) == [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)], "all or none"
+
+
+@pytest.mark.parametrize("database", ["on_server"], indirect=True)
+def test_a_lease_that_is_taken_between_two_parts_leaves_none(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    assert catalog.lease(KEY, TOKEN, SECONDS)
+    clock.now += timedelta(seconds=SECONDS) + MOMENT
+
+    def take(*call: Any) -> None:
+        if call[2].startswith("INSERT INTO stored_parts"):
+            with ThreadPoolExecutor(1) as other:
+                other.submit(catalog.lease, KEY, OTHER_TOKEN, SECONDS).result()
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", take)
+    try:
+        with pytest.raises(LeaseLost):
+            catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS), Part(2, 20, CHECKSUMS)])
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", take)
+    assert catalog.parts(KEY) == []
 
 
 def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_recorded(
@@ -491,18 +527,23 @@ def test_a_multipart_upload_that_a_sweep_may_have_aborted_is_not_recorded(
     clock.now += ANNOUNCED_FOR
     assert due(catalog) == {(late.name, UNKNOWN_ID)}
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert not catalog.begin_multipart(KEY, TOKEN, late)
-    assert begin(catalog, in_time)
+    with pytest.raises(LeaseLost):
+        catalog.begin_multipart(KEY, TOKEN, late)
+    begin(catalog, in_time)
     assert catalog.require(KEY).multipart == in_time
 
 
-def test_a_forgotten_multipart_upload_is_garbage_with_its_parts(catalog: BucketCatalog) -> None:
+def test_a_forgotten_multipart_upload_is_garbage_with_its_parts(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert begin(catalog, Multipart("files/a", "1"))
-    assert catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS)])
+    begin(catalog, Multipart("files/a", "1"))
+    catalog.add_parts(KEY, TOKEN, [Part(1, 10, CHECKSUMS)])
     add(catalog, piece(0, 10, "kept"))
     catalog.forget_multipart(KEY, TOKEN)
     assert (catalog.require(KEY).multipart, catalog.parts(KEY)) == (None, [])
+    assert due(catalog) == set(), "another node may be about to complete it"
+    clock.now += ANNOUNCED_FOR
     assert due(catalog) == {("files/a", "1")}
     assert names(catalog) == ["kept"]
 
@@ -510,7 +551,7 @@ def test_a_forgotten_multipart_upload_is_garbage_with_its_parts(catalog: BucketC
 def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, clock: Clock) -> None:
     add(catalog, piece(0, 50, "half"), piece(0, 100, "whole"))
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert begin(catalog, Multipart("files/parts", "1"))
+    begin(catalog, Multipart("files/parts", "1"))
     catalog.announce(KEY, "late")
     catalog.announce(KEY, "whole")
     assert catalog.finish(KEY, "whole", 100)
@@ -527,7 +568,7 @@ def test_a_finished_file_leaves_its_pieces_as_garbage(catalog: BucketCatalog, cl
 def test_the_object_of_its_multipart_upload_stays(catalog: BucketCatalog, clock: Clock) -> None:
     add(catalog, piece(0, 100, "piece"))
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert begin(catalog, Multipart("files/a", "1"))
+    begin(catalog, Multipart("files/a", "1"))
     catalog.announce(KEY, "files/a")
     assert catalog.finish(KEY, "files/a", 100)
     clock.now += ANNOUNCED_FOR
@@ -542,7 +583,7 @@ def test_removing_names_what_is_to_go_from_the_bucket(catalog: BucketCatalog, cl
     own, multipart = f"pieces/{KEY}.1", Multipart(f"files/{KEY}.2", "id")
     add(catalog, piece(0, 50, own))
     assert catalog.lease(KEY, TOKEN, SECONDS)
-    assert begin(catalog, multipart)
+    begin(catalog, multipart)
     found = catalog.remove(KEY, also_published=False)
     assert {(each.name, each.multipart_id) for each in found} == {
         (own, None),

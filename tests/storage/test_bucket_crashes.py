@@ -362,9 +362,9 @@ def test_parts_that_the_store_never_has_as_recorded_are_an_error(
     def with_wrong_checksums(*args: Any) -> Checksums:
         return replace(upload(*args), etag="0" * 32, crc32c="AAAAAA==")
 
-    def note(*args: Any) -> bool:
+    def note(*args: Any) -> None:
         begun.append(args[2].id)
-        return begin(*args)
+        begin(*args)
 
     monkeypatch.setattr(Bucket, "upload_part", with_wrong_checksums)
     monkeypatch.setattr(catalog, "begin_multipart", note)

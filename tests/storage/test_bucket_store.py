@@ -489,7 +489,7 @@ def test_one_more_part_reads_the_rows_of_few_pieces(
     add_rows(catalog, 3000)
     assert catalog.lease(KEY, "token", 60)
     done = [Part(number, number * PIECE, Checksums("", "")) for number in range(1, 2999)]
-    assert catalog.add_parts(KEY, "token", done)
+    catalog.add_parts(KEY, "token", done)
     catalog.release(KEY, "token")
     monkeypatch.setattr(catalog, "pieces", counted)
     monkeypatch.setattr(Bucket, "copy_part", lambda *_: Checksums("none", ""))

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 from app.core.errors import ServerBusy, StorageFailed, UploadError
 from app.core.pieces import PIECE_BYTES, Multipart, StoredFile, is_whole
@@ -19,8 +17,8 @@ from app.core.ranges import ByteRange
 from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
 from app.storage.s3.caller import MultipartGone, PartsDiffer
-from app.storage.s3.catalog import DIRECT, FILES
-from app.storage.s3.lease import LEASE_SECONDS, Lease, LeaseLost, leased
+from app.storage.s3.catalog import DIRECT, FILES, LeaseLost
+from app.storage.s3.lease import LEASE_SECONDS, leased
 from app.storage.s3.parts import PARTS_AT_ONCE, DaemonThreads, PartMaker
 from app.storage.s3.pieces import PieceStore, new_name
 
@@ -50,7 +48,7 @@ class Assembly:
         self._pieces = pieces
         self._catalog = pieces.catalog
         self._bucket = pieces.bucket
-        self._making = ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="part")
+        self._making = DaemonThreads(PARTS_AT_ONCE)
         self._early, self._making_early = DaemonThreads(1), DaemonThreads(PARTS_AT_ONCE)
         self._are_early = set[str]()
 
@@ -99,61 +97,55 @@ class Assembly:
 
     def _finish_leased(self, file: StoredFile, length: int) -> bool:
         """Finish the file; False if another node, or another thread, has or gets its lease."""
-        with leased(self._catalog, file.key) as lease:
-            if lease is None:
+        with leased(self._catalog, file.key) as token:
+            if token is None:
                 return False
             try:
-                self._finish(length, lease)
+                self._finish(file.key, length, token)
             except LeaseLost:
                 return False
         return True
 
-    def _finish(self, length: int, lease: Lease) -> None:
+    def _finish(self, key: str, length: int, token: str) -> None:
         for _ in range(COMPLETION_TRIES):
-            file = self._catalog.require(lease.key)
+            file = self._catalog.require(key)
             if file.name is not None:
                 return
-            multipart = file.multipart or self._begin(lease)
-            with suppress(PartsDiffer):
-                if self._complete(length, multipart, lease):
-                    if not self._catalog.finish(lease.key, multipart.name, length, lease.token):
-                        raise LeaseLost
-                    return
-            log.warning("the parts of a file are made again", extra={"upload_id": lease.key})
-            self._catalog.forget_multipart(lease.key, lease.token)
+            multipart = file.multipart or self._begin(key, token)
+            try:
+                self._complete(key, length, token, multipart)
+            except (PartsDiffer, MultipartGone):
+                log.warning("the parts of a file are made again", extra={"upload_id": key})
+                self._catalog.forget_multipart(key, token)
+                continue
+            if not self._catalog.finish(key, multipart.name, length, token):
+                raise LeaseLost
+            return
         raise StorageFailed("The object store does not have the parts that it has confirmed.")
 
-    def _complete(self, length: int, multipart: Multipart, lease: Lease) -> bool:
-        """Make the missing parts and complete the object; False if its parts are gone."""
-        try:
-            PartMaker(
-                self._pieces, lease, multipart=multipart, length=length, threads=self._making
-            ).make()
-            parts = self._catalog.parts(lease.key)
-            if not parts or parts[-1].end != length:
-                if self._pieces.has_all(lease.key, length):
-                    raise LeaseLost  # Another node has begun with other parts.
-                raise BytesLost(lease.key)
-            wanted = [(part.number, part.checksums) for part in parts]
-            with without_slot():
-                self._bucket.within(COMPLETING_SECONDS).complete_multipart(
-                    multipart.name, multipart.id, wanted, length=length
-                )
-        except MultipartGone:
-            # It may have been completed by a node that was killed before it could record that.
-            return self._bucket.has(multipart.name, length)
-        return True
+    def _complete(self, key: str, length: int, token: str, multipart: Multipart) -> None:
+        """Make the missing parts and complete the object, unless a killed node has done so."""
+        PartMaker(self._pieces, key, token, multipart, length, self._making).make()
+        parts = self._catalog.parts(key)
+        if not parts or parts[-1].end != length:
+            if self._pieces.has_all(key, length):
+                raise LeaseLost  # Another node has begun with other parts.
+            raise BytesLost(key)
+        wanted = [(part.number, part.checksums) for part in parts]
+        with without_slot():
+            self._bucket.within(COMPLETING_SECONDS).complete_multipart(
+                multipart.name, multipart.id, wanted, length=length
+            )
 
-    def _begin(self, lease: Lease) -> Multipart:
+    def _begin(self, key: str, token: str) -> Multipart:
         def announced_name() -> str:
             """A sweep aborts the multipart upload with this name unless it becomes the file's."""
-            name = new_name(FILES, lease.key)
+            name = new_name(FILES, key)
             self._catalog.announce_multipart(name)
             return name
 
         own = Multipart(*self._bucket.create_named_multipart(announced_name))
-        if not self._catalog.begin_multipart(lease.key, lease.token, own):
-            raise LeaseLost
+        self._catalog.begin_multipart(key, token, own)
         return own
 
     # ---- unfinished files
@@ -172,15 +164,14 @@ class Assembly:
     def _make_early_parts(self, key: str) -> None:
         self._are_early.discard(key)
         try:
-            with leased(self._catalog, key) as lease:
-                if lease is None:
+            with leased(self._catalog, key) as token:
+                if token is None:
                     return
                 file = self._catalog.require_open(key)
-                multipart = file.multipart or self._begin(lease)
-                length, threads = file.length or 0, self._making_early
-                PartMaker(
-                    self._pieces, lease, multipart=multipart, length=length, threads=threads
-                ).make(MOST_EARLY_PARTS)
+                multipart, length = file.multipart or self._begin(key, token), file.length or 0
+                PartMaker(self._pieces, key, token, multipart, length, self._making_early).make(
+                    MOST_EARLY_PARTS
+                )
         except (LeaseLost, MultipartGone, BytesLost):
             return  # Another request has finished or ended the upload.
         except UploadError as error:

@@ -161,6 +161,11 @@ _DELETE_PIECES = sa.delete(pieces).where(
 _DELETE_PARTS = sa.delete(parts).where(parts.c.key == _KEY)
 _DELETE_FILE = sa.delete(files).where(files.c.key == _KEY)
 
+
+class LeaseLost(Exception):
+    """Another node makes the object now."""
+
+
 # ---- catalog -------------------------------------------------------------------------------------
 
 
@@ -342,14 +347,10 @@ class BucketCatalog:
         """
         sure = self._clock() + SURE
         for piece in found:
-            try:
-                known = {"object": piece.name, "sure": sure}
-                is_known = connection.execute(_CONFIRM, known).rowcount
-                row = _row(key, piece)
-                if not is_known or not connection.execute(_ADD_PIECE, row).rowcount:
-                    raise BytesLost(key)
-            except IntegrityError as error:  # The file was removed as this ran.
-                raise BytesLost(key) from error
+            known = {"object": piece.name, "sure": sure}
+            is_known = connection.execute(_CONFIRM, known).rowcount
+            if not is_known or not connection.execute(_ADD_PIECE, _row(key, piece)).rowcount:
+                raise BytesLost(key)
 
     def add_alone(self, key: str, found: Sequence[Piece]) -> None:
         """Add rows in a transaction of their own, for a file that no other request writes."""
@@ -400,17 +401,18 @@ class BucketCatalog:
     # ---- one object
 
     def lease(self, key: str, token: str, seconds: float) -> bool:
-        """Take or renew the right to make a file one object; False while another token has it."""
+        """Take the right to make a file one object; False while another token has it."""
         now = self._clock()
         is_free = sa.or_(
             files.c.leased_by.is_(None),
             files.c.leased_by == token,
             files.c.leased_until < now,
         )
-        change = sa.update(files).where(_IS_OPEN, is_free)
-        until = now + timedelta(seconds=seconds)
-        values = change.values(leased_by=token, leased_until=until)
-        return self._run(values, {"of_key": key}) == 1
+        return self._lease(_IS_OPEN, is_free, key=key, token=token, seconds=seconds)
+
+    def renew(self, key: str, token: str, seconds: float) -> bool:
+        """Renew a lease; False once another token has had it."""
+        return self._lease(_IS_LEASED, key=key, token=token, seconds=seconds)
 
     def leased(self, keys: Sequence[str]) -> set[str]:
         """Those of the files that a lease holder makes one object now."""
@@ -427,36 +429,32 @@ class BucketCatalog:
         due_at = self._clock() + ANNOUNCED_FOR
         self._run(sa.insert(garbage), {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at})
 
-    def begin_multipart(self, key: str, token: str, multipart: Multipart) -> bool:
-        """Record the multipart upload of a file; False if the lease is lost or it is too late."""
+    def begin_multipart(self, key: str, token: str, multipart: Multipart) -> None:
+        """Record the multipart upload of a file; raises `LeaseLost`, also if it is too late."""
         change = sa.update(files).where(_IS_LEASED, files.c.multipart_id.is_(None))
         values = change.values(multipart_name=multipart.name, multipart_id=multipart.id)
+        known = {"object": multipart.name, "sure": self._clock() + SURE}
         with self.database.write() as connection:
-            known = {"object": multipart.name, "sure": self._clock() + SURE}
             if not connection.execute(_CONFIRM, known).rowcount:
-                return False
-            if connection.execute(values, _of(key, token)).rowcount:
-                return True
-            unused = {"name": multipart.name, "multipart_id": multipart.id}
-            connection.execute(sa.insert(garbage), {**unused, "due_at": self._clock()})
-            return False
+                raise LeaseLost
+            if not connection.execute(values, _of(key, token)).rowcount:
+                raise LeaseLost  # Which keeps the announcement.
 
     def forget_multipart(self, key: str, token: str) -> None:
-        """Leave the multipart upload of a file and its parts to the next sweep."""
+        """Leave the multipart upload of a file and its parts to a sweep."""
         with self.database.write() as connection:
             is_held = sa.select(files).where(_IS_LEASED).with_for_update()
             if connection.execute(is_held, _of(key, token)).first() is None:
                 return
-            for due_at in (self._clock(), self._clock() + ANNOUNCED_FOR):
-                # Twice: another node may be about to complete it.
-                discarded = {"of_key": key, "kept": "", "now": due_at}
-                connection.execute(_DISCARD_MULTIPART, discarded)
+            # Another node may be about to complete it.
+            late = {"of_key": key, "kept": "", "now": self._clock() + ANNOUNCED_FOR}
+            connection.execute(_DISCARD_MULTIPART, late)
             connection.execute(_DELETE_PARTS, {"of_key": key})
             none = {"multipart_name": None, "multipart_id": None}
             connection.execute(sa.update(files).where(_IS_LEASED).values(none), _of(key, token))
 
-    def add_parts(self, key: str, token: str, found: Sequence[Part]) -> bool:
-        """Record stored parts; False if the lease was lost."""
+    def add_parts(self, key: str, token: str, found: Sequence[Part]) -> None:
+        """Record stored parts, all or none; raises `LeaseLost`."""
         rows = [
             {
                 **_of(key, token),
@@ -470,9 +468,10 @@ class BucketCatalog:
         ]
         try:
             with self.database.write() as connection:
-                return all(connection.execute(_ADD_PART, row).rowcount for row in rows)
-        except IntegrityError:  # Another holder of the lease has made one of them.
-            return False
+                if not all(connection.execute(_ADD_PART, row).rowcount for row in rows):
+                    raise LeaseLost
+        except IntegrityError as error:  # Another holder of the lease has made one of them.
+            raise LeaseLost from error
 
     def parts(self, key: str) -> list[Part]:
         """The stored parts of a file, in order."""
@@ -484,6 +483,12 @@ class BucketCatalog:
         query = sa.select(parts).where(parts.c.key == _KEY).order_by(parts.c.number.desc())
         rows = self._read(query.limit(1), {"of_key": key})
         return _part(rows[0]) if rows else None
+
+    def _lease(self, *conditions: Any, key: str, token: str, seconds: float) -> bool:
+        until = self._clock() + timedelta(seconds=seconds)
+        change = sa.update(files).where(*conditions)
+        values = change.values(leased_by=sa.bindparam("token"), leased_until=until)
+        return self._run(values, _of(key, token)) == 1
 
     def _read(self, query: sa.Select[Any], values: Mapping[str, object]) -> Sequence[sa.Row[Any]]:
         with self.database.read() as connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import islice
 from threading import Semaphore, Thread
@@ -23,7 +23,6 @@ from app.core.pieces import (
 )
 from app.ingest.slots import without_slot
 from app.storage.base import BytesLost
-from app.storage.s3.lease import Lease, LeaseLost
 from app.storage.s3.pieces import PieceStore
 
 PARTS_AT_ONCE = 4
@@ -59,17 +58,19 @@ class PartMaker:
     """Makes the parts of a file of `length` bytes in order, several at once."""
 
     pieces: PieceStore
-    lease: Lease
+    key: str
+    token: str
+    """Of the file's lease."""
     multipart: Multipart
     length: int
-    threads: ThreadPoolExecutor | DaemonThreads
+    threads: DaemonThreads
 
     def make(self, most: int | None = None) -> None:
         """Make and record the missing parts, or `most` of them, up to the first missing byte.
 
         Raises `LeaseLost`, `MultipartGone`, and `BytesLost` if the object of a piece is missing.
         """
-        key, catalog = self.lease.key, self.pieces.catalog
+        key, catalog = self.key, self.pieces.catalog
         last = catalog.last_part(key)
         number, start = (last.number, last.end) if last else (0, 0)
         taken = self.pieces.all_taken(key, start, self.length)
@@ -86,8 +87,7 @@ class PartMaker:
                 Part(number, span_of(group).end, checksums[number])
                 for number, group in planned.items()
             ]
-            if self.lease.is_lost or not catalog.add_parts(key, self.lease.token, made):
-                raise LeaseLost
+            catalog.add_parts(key, self.token, made)
             number += len(made)
 
     def _copied(self, planned: Mapping[int, list[Taken]]) -> dict[int, Checksums]:
