@@ -23,6 +23,7 @@ __all__ = [
     "ON_BOTH_DATABASES",
     "PgBouncer",
     "Postgresql",
+    "find_pgbouncer",
     "pgbouncer",
     "postgresql",
     "set_limits",
@@ -87,10 +88,15 @@ class PgBouncer:
         return True
 
 
+def find_pgbouncer() -> str | None:
+    """Its path; None where it is not installed."""
+    return shutil.which("pgbouncer", path="/usr/bin:/usr/sbin")
+
+
 @contextmanager
 def pgbouncer(server: Postgresql, *, sessions: int = SERVER_SESSIONS) -> Iterator[PgBouncer]:
     """A running pooler; `sessions` is how many it has for each database."""
-    program = shutil.which("pgbouncer", path="/usr/bin:/usr/sbin") or do_without("pgbouncer")
+    program = find_pgbouncer() or do_without("pgbouncer")
     with tempfile.TemporaryDirectory(prefix="sluice-pgbouncer-") as name:
         pooler = PgBouncer(Path(name), program, server, sessions=sessions)
         pooler.program.start()

@@ -138,8 +138,7 @@ def _prepare_nothing_behind_pooler(connection: Any, _record: Any) -> None:
 
     A pooler may run each transaction in another session, where other clients have prepared other
     statements under the same names. It is detected by the process id, which a pooler makes up.
-    Without prepared statements a record costs a third more CPU from one thread, and nearly twice as
-    much from 16.
+    docs/operations.md says what that costs.
     """
     found = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.rollback()

@@ -2,6 +2,8 @@
 
 `fetch` and `run` are for the statements of each chunk and file (`app/records/statements.py`): with
 `execute`, a chunk of 64 KiB costs the server 18 % more CPU (`python -m bench record_path`).
+`fetch`, for queries, also finds the derived files that players ask for, such as segments
+(`app/video/serve/derived_files.py`). All other statements use `execute`.
 """
 
 from __future__ import annotations
@@ -172,9 +174,10 @@ class _Waiting(Generic[Change]):
 class SharedUpdates(Generic[Change]):
     """Batches changes: `make` tries several in one commit and returns whether each was made.
 
-    With 16 uploads at once on PostgreSQL, a commit for each chunk of 64 KiB costs 8 % more CPU
-    (`python -m bench record_path`). `make` must not wait for locks: that would block the rest of
-    the batch.
+    For chunks on PostgreSQL with files in folders, thus on one machine: with 16 uploads at once, a
+    commit for each chunk of 64 KiB costs 8 % more CPU (`python -m bench record_path`). With files
+    in a bucket, as in a fleet, a chunk commits alone, together with the rows of its pieces. `make`
+    must not wait for locks: that would block the rest of the batch.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class DirectUploads:
 
 @contextmanager
 def _through_server() -> Iterator[None]:
-    """Fall back to `Chunks` if the store lost the file, or its grid differs."""
+    """Fall back to `Chunks` if the store lost the file, or it is one object already."""
     try:
         yield
     except BytesLost as error:

@@ -42,7 +42,7 @@ NOTES = (
     "Nothing waits for the disk. Digests: what the background worker uses, also after the upload, "
     "to read finished files once for their SHA-256, at low priority; those of direct uploads are "
     "not read. Its memory counts towards the peak; its CPU time is only in this column. Ratios are "
-    "medians of the ratios within a round; direct is what it costs to sign URLs and count parts, "
+    "medians of the ratios within a round; direct is what it costs to sign URLs and count cells, "
     "per GB that others carry.",
 )
 

@@ -1,7 +1,8 @@
 """Chunks' records a second: in a file, and on a PostgreSQL server on the same machine and disk.
 
-The databases take turns, so that each pair of samples met the same machine. Each commit is on the
-disk before it is acknowledged.
+The server also behind PgBouncer, in transaction mode, where it is installed. The databases take
+turns, so that each pair of samples met the same machine. Each commit is on the disk before it is
+acknowledged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bench.lib.meter import cpu_seconds_of
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table
 from bench.lib.samples import GB, Sample, ratio, spread
-from tests.postgresql import Postgresql, postgresql
+from tests.postgresql import Postgresql, find_pgbouncer, pgbouncer, postgresql, set_limits
 from tests.records.making import NOW, new_upload
 
 RECORDS = {1: 400, 16: 3200}
@@ -32,13 +33,16 @@ RECORDS = {1: 400, 16: 3200}
 
 QUICK_SHARE = 10
 
-SQLITE, SERVER = NAMES = "SQLite", "PostgreSQL"
+SQLITE, SERVER, POOLED = NAMES = "SQLite", "PostgreSQL", "PostgreSQL behind PgBouncer"
+
+SESSIONS = 8
+"""Of PgBouncer for the database: as many as the process has connections."""
 
 NOTE = (
     "Each thread records chunks of an upload of its own, one after another, in one process with at "
     "most 8 connections to the server. `synchronous_commit` and `fsync` are on, and SQLite's "
-    "`synchronous` is FULL. CPU is that of this process and of the server. The ratio is the median "
-    "of the pairs."
+    "`synchronous` is FULL. CPU is that of this process and of the server, without PgBouncer's. "
+    "Behind PgBouncer statements are not prepared. The ratio is the median of the pairs."
 )
 
 
@@ -68,6 +72,10 @@ def _databases(server: Postgresql) -> Iterator[dict[str, Database]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="sluice-bench-")))
         urls = {SQLITE: f"sqlite:///{folder / 'sluice.db'}", SERVER: server.create("records")}
+        if find_pgbouncer() is not None:
+            set_limits(server)
+            pooler = stack.enter_context(pgbouncer(server, sessions=SESSIONS))
+            urls[POOLED] = pooler.pooled(server.create("pooled records"))
         found = {name: Database(urls[name], synced=True) for name in urls}
         for database in found.values():
             stack.enter_context(closing(database))
@@ -108,13 +116,17 @@ def _table(lab: Lab) -> Table:
     rows: list[tuple[str, ...]] = []
     for threads in RECORDS:
         base = _rates(lab, threads, lab.of(_case(SQLITE, threads)))
-        for name in NAMES:
+        for name in _measured(lab):
             samples = lab.of(_case(name, threads))
             rates = _rates(lab, threads, samples)
             costs = [(each.cpu_seconds or 0) * 1000 / _count(lab, threads) for each in samples]
             rows.append((_case(name, threads), spread(rates), ratio(rates, base), spread(costs, 2)))
     columns = ("database", "records/s", "ratio", "CPU ms a record")
     return Table("Records a second", columns, rows, (NOTE,))
+
+
+def _measured(lab: Lab) -> list[str]:
+    return [name for name in NAMES if lab.of(_case(name, 1))]
 
 
 def _rates(lab: Lab, threads: int, samples: Sequence[Sample]) -> list[float]:
@@ -126,7 +138,7 @@ def draw(lab: Lab) -> Plot:
     """One panel for each number of threads."""
     panels = []
     for threads in RECORDS:
-        names = [_case(name, threads) for name in NAMES]
+        names = [_case(name, threads) for name in _measured(lab)]
         cases = {name: lab.of(name) for name in names}
         rates = partial(_rates, lab, threads)
         panels.append(panel_of("records/s", cases, rates, ours=names[:1]))
@@ -135,7 +147,7 @@ def draw(lab: Lab) -> Plot:
 
 BENCHMARK = Benchmark(
     name="records",
-    summary="records of chunks a second, in a file and on a PostgreSQL server",
+    summary="records of chunks a second, in a file and on PostgreSQL, also behind PgBouncer",
     run=run,
     draw=draw,
     needed_bytes=GB // 10,

@@ -36,10 +36,6 @@ class BucketFailed(SluiceError):
     """The bucket did not take a cell; it is sent again, perhaps to the server."""
 
 
-class CellTaken(BucketFailed):
-    """The server has given a URL for this cell before, and now wants its bytes itself."""
-
-
 class NotDirect(BucketFailed):
     """The server wants the bytes of this upload itself."""
 
@@ -76,8 +72,8 @@ class DirectCells:
     def may_send(self, upload_id: str, start: int) -> bool:
         """Whether the cell of an upload that starts there may go to the bucket.
 
-        Only once: a request that broke off may get there after the next one, and some stores, such
-        as Garage, then lose the part. The server gives each URL once.
+        Only once: the bucket keeps nothing of a request that breaks off, and the server keeps what
+        has arrived. So a line that breaks often costs each cell at most once.
         """
         return (upload_id, start) not in self._sent
 
@@ -120,7 +116,7 @@ class DirectCells:
         return {"start": cell.start, "length": cell.length, "crc32c": checksum}
 
     def _ask_for_urls(self, upload_id: str, path: str, promised: Sequence[dict[str, Any]]) -> None:
-        """Ask for those not there from an earlier request: the server gives each once."""
+        """Ask for those not there from an earlier request: the server signs four for a cell."""
         new = [each for each in promised if (upload_id, each["start"]) not in self._offers]
         for offer in self._ask(path, new)["cells"] if new else ():
             self._offers[upload_id, offer["start"]] = offer
@@ -131,7 +127,7 @@ class DirectCells:
             began = self._clock()
             self._sent.add(place)
             if "url" not in offer:
-                raise CellTaken("The server wants a part of the file itself.")
+                raise BucketFailed("The server wants a part of the file itself.")
             self._put(offer, body)
             self._cell_seconds = max(self._clock() - began, SHORTEST_SECONDS)
 

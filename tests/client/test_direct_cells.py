@@ -181,7 +181,7 @@ def test_the_next_run_sends_only_the_cells_that_are_missing(
 def test_a_cell_whose_request_broke_off_goes_through_the_server(
     line: BadLine, bucket: BadLine, make_client: MakeClient, make_file: MakeFile
 ) -> None:
-    """It may still reach the bucket, after another one that stores the same part."""
+    """The bucket has nothing of it, and the server would keep a part."""
     bucket.on_body = cut_once(cell=0)
     path, client = make_file(size=SIZE), make_client(line.url, parallel=1)
     uploaded = client.upload(path)

@@ -174,8 +174,8 @@ class Scattered(Sender):
 class Direct(Scattered):
     """Whole cells: some go to the bucket, at URLs that any node signs, some to a node.
 
-    The server gives one URL for a cell: a request that broke off may get to the bucket after the
-    next one, and Garage would then have lost the part.
+    Like the page and the client, it sends a cell to the bucket once: the bucket keeps nothing of a
+    request that breaks off, and a node keeps what has arrived.
     """
 
     LONGEST_BYTES = CELL_BYTES + 5 * MIB

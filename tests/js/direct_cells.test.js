@@ -90,7 +90,7 @@ test("a cell that the bucket has refused goes through the server", async () => {
   assert.deepEqual(sent.toSorted(), ["bucket 1000-2000", "server 0-2000"]);
 });
 
-test("a cell for which somebody has a URL already goes through the server, and the bucket is not to blame", async () => {
+test("a cell without a URL goes through the server, and the bucket is not to blame", async () => {
   const offer = async ({ start }) => (start === 1000 || start === 2000 ? { stored: false } : null);
   const { direct, sent, run } = setUp({ size: 4 * CELL, offer });
   await run();
@@ -98,7 +98,7 @@ test("a cell for which somebody has a URL already goes through the server, and t
   assert.equal(direct.isUsable, true);
 });
 
-test("a cell goes to the bucket once: what broke off may still get there, and goes through the server", async () => {
+test("a cell goes to the bucket once: if its request breaks off, it goes through the server", async () => {
   const put = async ({ url }) => {
     if (url === "bucket/1000") throw connectionLost();
   };

@@ -1,4 +1,4 @@
--- A database file with revision 0020, as the migrations up to it made it, and one upload.
+-- A database file with revision 0020, as the migrations up to it made it, and the first project.
 BEGIN TRANSACTION;
 CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
@@ -115,7 +115,6 @@ CREATE TABLE media_jobs (
 	PRIMARY KEY (upload_id, step, argument), 
 	FOREIGN KEY(upload_id) REFERENCES uploads (id) ON DELETE CASCADE
 );
-INSERT INTO "media_jobs" VALUES('00000000000000000000000000000001','segments','720/3','on_demand',5,'queued',2,0,0.0,NULL,'ffmpeg_failed','The picture cannot be decoded.',1893553445678901,1893553446678901,1893553447678901,'person:1',4);
 CREATE TABLE members (
 	project_id VARCHAR(32) NOT NULL, 
 	person_id VARCHAR(32) NOT NULL, 
@@ -331,7 +330,6 @@ CREATE TABLE uploads (
 	PRIMARY KEY (id), 
 	CONSTRAINT uploads_client_key UNIQUE (owner, client_key)
 );
-INSERT INTO "uploads" VALUES('00000000000000000000000000000001','someone','key-1','Ferien/été 🎬.mp4',100,'a:1:2','receiving',1893553445678901,1893553445678901,NULL,NULL,'file',NULL,NULL,X'0000000000000000050000000000000007000000000000000900000000000000','ferien/ete 🎬.mp4',X'66657269656E2F65746520F09F8EAC2E6D703134','',NULL,NULL,0,0,NULL,NULL,0);
 CREATE TABLE webhook_deliveries (
 	id VARCHAR(32) NOT NULL, 
 	webhook_id VARCHAR(32) NOT NULL, 

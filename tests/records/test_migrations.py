@@ -1,28 +1,18 @@
 """New tables are those that the code declares, and migrations change older ones into them."""
 
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from datetime import timedelta
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, text
 
 from app.core.errors import StorageFailed
-from app.core.jobs import JobState
-from app.core.lifecycle import UploadState
-from app.core.playback import PlaybackProblem
-from app.core.ranges import ByteRange, RangeSet
-from app.core.upload import UploadId
 from app.db.engine import (
     MIGRATIONS,
     Database,
@@ -31,12 +21,9 @@ from app.db.engine import (
     schema_state,
     upgrade,
 )
-from app.db.jobs import JobRecords
-from app.db.tables import derived_files, projects
+from app.db.tables import projects
 from app.records.uploads import UploadRecords
-from tests.records.making import NOW, new_upload, sqlite
-
-FIRST_TABLES = Path(__file__).with_name("first_tables.sql")
+from tests.records.making import new_upload
 
 NEXT_MIGRATION = f"""
 import sqlalchemy as sa
@@ -98,68 +85,6 @@ def test_migrating_again_keeps_the_rows(database: Database) -> None:
     upload, _ = UploadRecords(database).add(new_upload())
     database.migrate()
     assert UploadRecords(database).get(upload.id) == upload
-
-
-def as_first_released(path: Path) -> Database:
-    """A database file that the first tables' own version created, with an upload in it."""
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(FIRST_TABLES.read_text())
-    return sqlite(path)
-
-
-def indexes_of(database: Database) -> dict[str, str]:
-    """By name, with their conditions, which Alembic does not compare."""
-    query = text("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
-    with database.read() as connection:
-        return {name: " ".join(sql.split()) for name, sql in connection.execute(query)}
-
-
-def test_a_database_with_the_first_tables_is_carried_over(tmp_path: Path) -> None:
-    with closing(as_first_released(tmp_path / "sluice.db")) as database:
-        database.migrate()
-        assert database.schema_state() is SchemaState.CURRENT
-        with database.read() as connection:
-            context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, projects.metadata) == []
-        with closing(sqlite(tmp_path / "new.db")) as new:
-            new.migrate()
-            assert indexes_of(database) == indexes_of(new)
-        records = UploadRecords(database)
-        (upload,) = records.active(None, 10)
-        assert upload.received == RangeSet.of([ByteRange(0, 5), ByteRange(7, 9)])
-        (job,) = JobRecords(database).of(upload.id)
-        assert (str(job), job.state, job.attempts) == ("segments 720/3", JobState.QUEUED, 2)
-        assert job.problem == PlaybackProblem("ffmpeg_failed", "The picture cannot be decoded.")
-        assert job.due_at - job.queued_at == timedelta(seconds=2)
-        assert (job.client, job.turn) == ("person:1", 4)
-        after = records.add_received(upload, ByteRange(0, 100), NOW)
-        assert after.state is UploadState.VERIFYING
-
-
-def test_derived_files_of_a_bucket_are_carried_over(database: Database) -> None:
-    video = UploadId("ab" * 16)
-    with database.write() as connection:
-        for name in ("kept", "left", "evictable"):
-            connection.execute(text(f"DROP INDEX derived_files_{name}"))
-        connection.execute(text("ALTER TABLE derived_files DROP COLUMN is_evictable"))
-        connection.execute(text("ALTER TABLE derived_files RENAME TO made_files"))
-        for name in ("kept", "left"):
-            connection.execute(text(f"CREATE INDEX made_files_{name} ON made_files (due_at)"))
-        for folder, name in (("", "poster.jpg"), ("rungs/720", "1.m4s"), ("renditions", "720.mp4")):
-            row = {"version": name, "of": video, "folder": folder, "name": f"{folder}/{name}"}
-            values = ":version, :of, :name, :folder, 5, 1, 1"
-            columns = "version, upload_id, name, folder, length, made_at, used_at"
-            connection.execute(text(f"INSERT INTO made_files ({columns}) VALUES ({values})"), row)
-        with Operations.context(MigrationContext.configure(connection)):
-            scripts = ScriptDirectory.from_config(configuration())
-            scripts.get_revision("0021").module.list_derived_files()
-    with database.read() as connection:
-        rows = connection.execute(select(derived_files.c.version, derived_files.c.is_evictable))
-        assert {version: bool(is_evictable) for version, is_evictable in rows} == {
-            "poster.jpg": False,
-            "1.m4s": True,
-            "720.mp4": True,
-        }
 
 
 def test_older_tables_are_left_alone(database: Database) -> None:

@@ -348,7 +348,6 @@ def test_a_pooler_that_drops_the_limits_of_sessions_is_refused_at_the_start(
 
 
 def test_without_a_pooler_statements_are_prepared(url: str) -> None:
-    """That halves the CPU time of a record."""
     with closing(Database(url, synced=True)) as database, database.read() as connection:
         driver: Any = connection.connection.driver_connection
         assert driver.prepare_threshold == 5

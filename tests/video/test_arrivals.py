@@ -18,13 +18,16 @@ from app.core.upload import Upload, UploadId
 from app.db.engine import Database
 from app.db.sqlite import BUSY_SECONDS
 from app.storage.base import Store
+from app.storage.s3.catalog import BucketCatalog
+from app.storage.s3.store import BucketStore
 from app.video.index.samples import SHORT_INDEX
 from app.video.make.sweep import Arrivals
 from app.video.serve.rows import MediaRecords
 from app.video.serve.source import MediaSource
 from tests.records.making import new_upload
+from tests.s3_servers import S3Server, new_prefix
 from tests.storage.sources import PiecesSource
-from tests.storage.stores import LIMITS, ignore, local_store
+from tests.storage.stores import LIMITS, bucket_at, ignore, local_store
 from tests.video import hostile_indexes
 from tests.video.films import FilmStore
 from tests.video.world import World, wall_clock
@@ -62,9 +65,14 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return local_store(tmp_path / "in", tmp_path / "out")
+@pytest.fixture(params=["in_folders", "in_bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Store:
+    """Each in turn: a film in a bucket plays as early as one on a disk."""
+    if request.param == "in_folders":
+        return local_store(tmp_path / "in", tmp_path / "out")
+    server: S3Server = request.getfixturevalue("versitygw")
+    bucket = bucket_at(server.access, new_prefix())
+    return BucketStore(bucket, BucketCatalog(world.database), tmp_path / "spools")
 
 
 def add_most_of(world: World, store: Store, path: Path, *, seconds_ago: float = 0) -> Upload:
@@ -88,7 +96,8 @@ def receive(world: World, store: Store, upload: Upload, start: int, content: byt
     span = ByteRange(start, start + len(content))
     with store.staging.writer(upload.id, span, LIMITS) as writer:
         writer.write(span, PiecesSource(content), ignore)
-    return world.uploads.add_received(upload, span, upload.active_at)
+        with writer.recording() as rows:
+            return world.uploads.add_received(upload, span, upload.active_at, rows=rows)
 
 
 def state_of(world: World, upload: Upload) -> PlaybackState | None:

@@ -9,17 +9,22 @@ tested without a server, in `tests/video/index`; so `make test` has one film of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 import requests
 
+from tests.dropzone_client import ChunkedFile, send_chunk
+from tests.live_server import Server
 from tests.long_tests import long
+from tests.s3_servers import new_prefix
 from tests.video.films import NO_FILMS, SUBTITLES, FilmStore
 from tests.video.frames import differences, duration_of, packets, watch
 from tests.video.hls_reader import download, faults
 from tests.video.shelf import Shelf
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -188,3 +193,32 @@ def test_a_film_beyond_4_gib_plays(shelf: Shelf, film: FilmStore, tmp_path: Path
     assert differences(original, watch(f"{shelved.url}/play.mp4")) == []
     stream = download(f"{shelved.url}/hls/master.m3u8", tmp_path)
     assert differences(original, stream.showing()) == []
+
+
+@pytest.mark.parametrize("place", ["in_folders", "in_bucket"])
+def test_a_film_is_delivered_while_it_arrives(
+    start_server: Callable[..., Server], request: pytest.FixtureRequest, film: FilmStore, place: str
+) -> None:
+    store: dict[str, str] = {}
+    if place == "in_bucket":
+        store = request.getfixturevalue("versitygw").access.settings(new_prefix())
+    server = start_server(**store)
+    content = film("h264.mp4").read_bytes()
+    upload = ChunkedFile(content, len(content) * 2 // 3)
+    send_chunk(server, upload, 0)
+
+    def master() -> str | None:
+        (arriving,) = server.get("/api/uploads").json()["uploads"]
+        playback = arriving["playback"]
+        return None if playback is None else str(playback["playable"]["hls"])
+
+    wait_until(master, "it can be played")
+    playlist = master()
+    assert playlist is not None
+    media = urljoin(playlist, server.get(playlist).text.splitlines()[-1])
+    lines = server.get(media).text.splitlines()
+    segment = urljoin(media, next(line for line in lines if line and not line.startswith("#")))
+    early = server.get(segment)
+    assert early.status_code == 200
+    assert send_chunk(server, upload, 1).json()["complete"]
+    assert server.get(segment).content == early.content

@@ -26,7 +26,7 @@ class MediaJobs:
     """The steps as kinds of jobs. Without the step `index`, no new videos are planned.
 
     A step may run again after its end, or concurrently with a run that has lost its lease: it makes
-    files in a scratch folder and publishes them by renaming.
+    files in a scratch folder, and each is published by the change of its row.
     """
 
     steps: Mapping[str, Step]

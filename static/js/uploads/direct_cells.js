@@ -38,7 +38,7 @@ const MEASURING = 10_000;
 export class DirectCells {
   #tools;
   #failures = 0;
-  /** `id start` of cells that the bucket may have, or may still be getting. */
+  /** `id start` of cells that were sent to the bucket, or for which there was no URL. */
   #sent = new Set();
 
   /**
@@ -57,8 +57,8 @@ export class DirectCells {
   }
 
   /**
-   * Whether a cell may be sent. Only once: a request that broke off may reach the bucket after the next one, and some
-   * stores, such as Garage, then lose the part. The server does not give a second URL.
+   * Whether a cell may be sent. Only once: the bucket keeps nothing of a request that breaks off, and the server keeps what
+   * has arrived. So a line that breaks often costs each cell at most once.
    * @param {string} id
    * @param {number} start
    */
