@@ -48,9 +48,6 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 _DROP_UNSENT = struct.pack("ii", 1, 0)
 """struct linger, see socket(7)."""
 
-MAX_SENDFILE_BYTES = 1024 * 1024 * 1024
-"""The kernel moves at most 2 GiB at once."""
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -313,9 +310,8 @@ def _sendfile(sock: socket.socket, body: SpoolSlice, deadline: float) -> bool:
     position, end = body.start, body.start + body.length
     sock.setblocking(False)
     while position < end:
-        count = min(end - position, MAX_SENDFILE_BYTES)
-        try:
-            sent = os.sendfile(sock.fileno(), body.descriptor, position, count)
+        try:  # The kernel moves at most 2 GiB at once.
+            sent = os.sendfile(sock.fileno(), body.descriptor, position, end - position)
         except BlockingIOError:
             seconds = _remaining(deadline, IDLE_SECONDS)
             events = _events(sock, select.POLLIN | select.POLLOUT, seconds)

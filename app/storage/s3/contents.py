@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from datetime import datetime
 
 from crc32c import crc32c
 
+from app.core.crc32c import in_base64
 from app.core.pieces import Checksums
 
 BLOCK_BYTES = 512 * 1024
@@ -90,9 +90,4 @@ def crc32c_of(body: Body) -> str:
     value = 0
     for block in [body] if isinstance(body, bytes) else blocks_of(body):
         value = crc32c(block, value)
-    return crc32c_text(value)
-
-
-def crc32c_text(value: int) -> str:
-    """Formats a CRC32C as S3 does."""
-    return base64.b64encode(value.to_bytes(4, "big")).decode()
+    return in_base64(value)

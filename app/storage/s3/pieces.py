@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
+from app.core.crc32c import in_base64
 from app.core.errors import StorageFailed
 from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
 from app.core.ranges import ByteRange, RangeSet
@@ -20,7 +21,7 @@ from app.storage.base import BytesLost
 from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
-from app.storage.s3.contents import SpoolSlice, crc32c_text
+from app.storage.s3.contents import SpoolSlice
 from app.storage.s3.reader import SeekableReader
 from app.storage.s3.spool import Spool, Spools, spool_errors
 
@@ -120,7 +121,7 @@ def _copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool:
                 position += count
     except FileNotFoundError as error:
         raise BytesLost(piece.name) from error
-    if crc32c_text(value) != piece.crc32c:
+    if in_base64(value) != piece.crc32c:
         log.error("an object does not match the checksum of what was stored: %s", piece.name)
         raise StorageFailed("The object store returned other bytes than were stored.")
 

@@ -26,9 +26,6 @@ from app.core.errors import StorageFailed
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.connections import Reply, Request
 
-MAX_PRESIGNED_SECONDS = 7 * 24 * 3600
-"""Longest validity of a URL that S3 accepts."""
-
 Send = Callable[[Request], Reply]
 
 
@@ -62,11 +59,10 @@ class Botocore:
     def presigned(self, method: str, url: str, headers: Mapping[str, str], seconds: int) -> str:
         """Returns the URL of a request that anyone may send for `seconds`, with these headers.
 
-        A temporary key may expire earlier.
+        S3 accepts a week at most. A temporary key may expire earlier.
         """
-        request, expires = AWSRequest(method, url, headers), min(seconds, MAX_PRESIGNED_SECONDS)
-        region = self._address.region
-        S3SigV4QueryAuth(self._key(), "s3", region, expires=expires).add_auth(request)
+        request, region = AWSRequest(method, url, headers), self._address.region
+        S3SigV4QueryAuth(self._key(), "s3", region, expires=seconds).add_auth(request)
         signed: str = request.url
         return signed
 
