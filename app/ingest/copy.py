@@ -234,7 +234,7 @@ class Pace:
 
 
 class FileCopy:
-    """Writes the next bytes of a source to a range of an open file; `watch` may move it to another.
+    """Writes the next bytes of a source to a range of an open file.
 
     If the copy ends early (a network error, a limit, `watch` raising), the bytes that had arrived
     are written to the file first, and `position` is exactly where they end.
@@ -251,10 +251,6 @@ class FileCopy:
     def is_full(self) -> bool:
         """Whether the range is completely written."""
         return self.position >= self._end
-
-    def move_to(self, span: ByteRange) -> None:
-        """Write the following bytes to another range."""
-        self.position, self._end = span.start, span.end
 
     def run(self, source: BodySource, watch: Watch) -> None:
         """Copy until the range is full or the source ends; raises what either argument raises."""

@@ -113,19 +113,6 @@ def try_lock(descriptor: int, span: ByteRange) -> bool:
     return True
 
 
-def locked_by_others(descriptor: int, span: ByteRange) -> ByteRange | None:
-    """Returns a range locked by others that overlaps `span`; None if there is none."""
-    request = _FLOCK.pack(fcntl.F_WRLCK, 0, span.start, span.length, 0)
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, request)
-    kind, _, start, length, _ = _FLOCK.unpack(answer)
-    return None if kind == fcntl.F_UNLCK else ByteRange(start, start + length)
-
-
-def unlock(descriptor: int, span: ByteRange) -> None:
-    """Release a range that this descriptor has locked."""
-    _lock_call(descriptor, fcntl.F_OFD_SETLK, fcntl.F_UNLCK, 0, span)
-
-
 def _take_over(descriptor: int, span: ByteRange, *, deadline: float, gives_way: bool) -> None:
     with _takeover_request(descriptor, span) as arrival:
         while not try_lock(descriptor, span):

@@ -295,7 +295,7 @@ class Bucket:
         return self.caller.botocore().presigned("PUT", url, signed, seconds), headers
 
     def let_pages_store(self, *origins: str) -> None:
-        """Allow pages of these origins to store parts; replaces the bucket's CORS rules."""
+        """Allow pages of these origins to store objects; replaces the bucket's CORS rules."""
         rule = {
             "AllowedOrigins": origins,
             "AllowedMethods": ["PUT"],

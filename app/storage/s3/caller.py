@@ -2,6 +2,7 @@
 
 The two calls that move a file's bytes, put and get, go from the signature straight to our own
 connections. botocore builds and parses all others, which use the same connections and retries.
+A body that is cut off after its head has arrived is no failed call: `reader.py` asks for the rest.
 """
 
 from __future__ import annotations
