@@ -66,7 +66,6 @@ class Housekeeping:
         *,
         completion: Completion,
         idle_clock: IdleClock,
-        collect_garbage: Callable[[], None] | None = None,
     ) -> None:
         self._settings = ctx.settings
         self._clock = ctx.clock
@@ -78,7 +77,6 @@ class Housekeeping:
         self._completion = completion
         self._idle_clock = idle_clock
         self._expiry = timedelta(seconds=ctx.settings.expiry_seconds)
-        self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> datetime:
@@ -101,11 +99,6 @@ class Housekeeping:
             except UploadError as error:
                 log.error("%s failed: %s", name, error)
         return now
-
-    def collect_garbage(self) -> None:
-        """Remove leftovers of this server and of the bucket; each server calls this."""
-        if self._collect_garbage is not None:
-            self._collect_garbage()
 
     def start(self) -> None:
         """Run `allow_for_clock` unless another server runs it or has just run it.

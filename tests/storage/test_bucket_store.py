@@ -98,7 +98,7 @@ def test_a_long_file_arrives_in_any_order_and_partly_twice(
         fill(store, KEY, max(0, span.start - rng.choice([0, 1000])), span.end)
     store.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
-    store.inspection.sweep()
+    store.inspection.collect_garbage()
     assert list(bucket.list_multiparts()) == []
     store.library.delete(KEY)
     assert list(bucket.list_objects("files/")) == []
@@ -556,10 +556,10 @@ def test_a_reader_goes_on_after_its_file_became_one_object(
     with node.store.staging.open(KEY) as file:
         found = file.read(10)
         node.store.library.publish(KEY, end)
-        node.store.inspection.sweep()
+        node.store.inspection.collect_garbage()
         found += file.read(end // 2)
         clock.now += READ_FOR
-        node.store.inspection.sweep()
+        node.store.inspection.collect_garbage()
         assert len(list(bucket.list_objects())) == 1
         while more := file.read(MIB):
             found += more

@@ -185,9 +185,12 @@ def sweep() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    housekeeping = open_library().housekeeping
-    housekeeping.sweep()
-    housekeeping.collect_garbage()
+    services = open_library()
+    services.housekeeping.sweep()
+    inspection = services.store.inspection
+    for remove in (inspection.collect_garbage, inspection.sweep):
+        if remove is not None:
+            remove()
     click.echo("swept")
 
 

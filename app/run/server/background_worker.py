@@ -21,7 +21,7 @@ from pathlib import Path
 
 from app.access import audit, webhooks
 from app.core.errors import UploadError
-from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Lane
+from app.core.jobs import DIGESTS, FORGETTING, GARBAGE, LIBRARY, SWEEP, WEBHOOK, Lane
 from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
@@ -90,14 +90,10 @@ def run(settings: Settings) -> None:
     instruments = Instruments()
     services = build_services(settings, instruments.count_upload)
     services.prepare()
-    stop, housekeeping = threading.Event(), services.housekeeping
-    for job, every in (
-        # Each node does these itself.
-        (housekeeping.finish_stuck, STUCK_SECONDS),
-        (housekeeping.collect_garbage, sweep_pause(settings)),
-    ):
-        work = partial(repeat, job, every=every, stop=stop)
-        threading.Thread(target=work, daemon=True).start()
+    stop = threading.Event()
+    for work, every in each_node_does(services):
+        loop = partial(repeat, work, every=every, stop=stop)
+        threading.Thread(target=loop, daemon=True).start()
     worker = start_jobs(services, instruments)
     # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
     signal.sigwait(END_SIGNALS)
@@ -148,6 +144,20 @@ def start_jobs(services: Services, instruments: Instruments) -> JobWorker:
     return worker
 
 
+def each_node_does(services: Services) -> list[tuple[Callable[[], object], float]]:
+    """What each node does itself, with the seconds between two runs.
+
+    Taking over uploads does not wait until the lease of a dead node's job ends; and only the node
+    itself sees its folders.
+    """
+    found: list[tuple[Callable[[], object], float]] = [
+        (services.housekeeping.finish_stuck, STUCK_SECONDS)
+    ]
+    if (sweep := services.store.inspection.sweep) is not None:
+        found.append((sweep, sweep_pause(services.settings)))
+    return found
+
+
 def periodic_kinds(services: Services) -> dict[str, Kind]:
     """What one of several nodes does at intervals."""
     housekeeping, pause = services.housekeeping, sweep_pause(services.settings)
@@ -155,13 +165,18 @@ def periodic_kinds(services: Services) -> dict[str, Kind]:
     def periodic(work: Callable[[], object], every: float) -> Kind:
         return Kind(run=lambda _job, _beat: work(), every=timedelta(seconds=every))
 
-    return {
+    found = {
         # Expires uploads, then videos, allowing for jumps of the clock.
         SWEEP: periodic(lambda: services.video_expiry.sweep(housekeeping.sweep()), pause),
         FORGETTING: periodic(partial(forget, services), FORGETTING_SECONDS),
         LIBRARY: periodic(housekeeping.remove_deleted, LIBRARY_SECONDS),
         DIGESTS: periodic(housekeeping.digest, DIGEST_SECONDS),
     }
+    if (collect_garbage := services.store.inspection.collect_garbage) is not None:
+        found[GARBAGE] = Kind(
+            run=lambda _job, beat: collect_garbage(beat.go_on), every=timedelta(seconds=pause)
+        )
+    return found
 
 
 def main() -> int:

@@ -59,6 +59,7 @@ NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
 class LocalInspection:
     """Implements `Inspection` for both folders."""
 
+    collect_garbage = None
     sweep = None
 
     def __init__(self, staging: Folder, library: Folder) -> None:
