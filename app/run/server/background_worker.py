@@ -18,10 +18,12 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from app.access import audit, webhooks
 from app.core.errors import UploadError
 from app.core.jobs import DIGESTS, FORGETTING, GARBAGE, LIBRARY, SWEEP, WEBHOOK, Lane
+from app.core.upload import Upload, UploadId
 from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
@@ -30,11 +32,16 @@ from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP
+from app.uploads.housekeeping import Housekeeping
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
 
 STUCK_SECONDS = 5.0
 """How often to look for uploads whose publishing was interrupted."""
+
+PUBLISHED_AT_ONCE = 4
+"""How many of them a node publishes at a time. Those that take minutes hold up others only if there
+are as many."""
 
 FORGETTING_SECONDS = 3600.0
 """How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
@@ -67,6 +74,33 @@ def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) ->
     while not stop.is_set():
         attempt(job)
         stop.wait(every)
+
+
+class StuckUploads:
+    """A queue of interrupted uploads, for threads that publish them at the same time."""
+
+    def __init__(self, housekeeping: Housekeeping) -> None:
+        self._housekeeping = housekeeping
+        self._queue = SimpleQueue[Upload]()
+        self._unfinished = set[UploadId]()
+        """Those that are in the queue or being published."""
+
+    def look(self) -> None:
+        """Queue what is due, unless it is queued or being published already."""
+        # Copied first: one that ends during the query may still be among its rows.
+        unfinished = self._unfinished.copy()
+        for upload in self._housekeeping.stuck():
+            if upload.id not in unfinished:
+                self._unfinished.add(upload.id)
+                self._queue.put(upload)
+
+    def publish_next(self) -> None:
+        """Wait for an upload in the queue, and publish it."""
+        upload = self._queue.get()
+        try:
+            self._housekeeping.finish(upload)
+        finally:
+            self._unfinished.discard(upload.id)
 
 
 def sweep_pause(settings: Settings) -> float:
@@ -150,9 +184,9 @@ def each_node_does(services: Services) -> list[tuple[Callable[[], object], float
     Taking over uploads does not wait until the lease of a dead node's job ends; and only the node
     itself sees its folders.
     """
-    found: list[tuple[Callable[[], object], float]] = [
-        (services.housekeeping.finish_stuck, STUCK_SECONDS)
-    ]
+    stuck = StuckUploads(services.housekeeping)
+    found: list[tuple[Callable[[], object], float]] = [(stuck.look, STUCK_SECONDS)]
+    found += [(stuck.publish_next, 0.0)] * PUBLISHED_AT_ONCE
     if (sweep := services.store.inspection.sweep) is not None:
         found.append((sweep, sweep_pause(services.settings)))
     return found
