@@ -266,8 +266,8 @@ class Inspection(Protocol):
         ...
 
     @property
-    def sweep(self) -> Callable[[], None] | None:
-        """Removes what this node left over; None if it leaves nothing."""
+    def remove_leftovers(self) -> Callable[[], None] | None:
+        """Removes what this node left in its own folders; None if it leaves nothing."""
         ...
 
     def staged(self) -> Iterator[StagedFile]:

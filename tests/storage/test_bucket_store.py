@@ -27,6 +27,7 @@ from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
+from app.storage.local.range_lock import try_lock
 from app.storage.s3 import assembly
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
@@ -102,6 +103,22 @@ def test_a_long_file_arrives_in_any_order_and_partly_twice(
     assert list(bucket.list_multiparts()) == []
     store.library.delete(KEY)
     assert list(bucket.list_objects("files/")) == []
+
+
+def test_old_lock_files_of_a_node_are_removed_unless_a_writer_holds_them(
+    in_bucket: InBucket,
+) -> None:
+    inspection = in_bucket.store.inspection
+    locks = inspection.locks
+    for name in ("young", "old", "held"):
+        os.close(locks.open(name, os.O_RDWR | os.O_CREAT))
+        if name != "young":
+            os.utime(locks.path / name, (0, 0))
+    held = locks.open("held", os.O_RDWR)
+    assert try_lock(held, ByteRange(0, 10))
+    inspection.remove_leftovers()
+    os.close(held)
+    assert {entry.name for entry in locks.entries()} == {"young", "held"}
 
 
 def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:

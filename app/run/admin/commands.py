@@ -181,14 +181,15 @@ def backup(folder: Path, *, without_library: bool, is_forced: bool) -> None:
 @operator_command("sweep")
 @with_files
 def sweep() -> None:
-    """Expire idle uploads, finish interrupted ones and remove leftovers now."""
+    """Publish interrupted uploads, delete what has expired, and remove leftovers now."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     services = open_library()
-    services.housekeeping.sweep()
-    inspection = services.store.inspection
-    for remove in (inspection.collect_garbage, inspection.sweep):
+    housekeeping, inspection = services.housekeeping, services.store.inspection
+    housekeeping.finish_stuck()
+    services.video_expiry.sweep(housekeeping.sweep())
+    for remove in (inspection.collect_garbage, inspection.remove_leftovers):
         if remove is not None:
             remove()
     click.echo("swept")

@@ -187,8 +187,8 @@ def each_node_does(services: Services) -> list[tuple[Callable[[], object], float
     stuck = StuckUploads(services.housekeeping)
     found: list[tuple[Callable[[], object], float]] = [(stuck.look, STUCK_SECONDS)]
     found += [(stuck.publish_next, 0.0)] * PUBLISHED_AT_ONCE
-    if (sweep := services.store.inspection.sweep) is not None:
-        found.append((sweep, sweep_pause(services.settings)))
+    if (remove_leftovers := services.store.inspection.remove_leftovers) is not None:
+        found.append((remove_leftovers, sweep_pause(services.settings)))
     return found
 
 

@@ -60,7 +60,7 @@ class LocalInspection:
     """Implements `Inspection` for both folders."""
 
     collect_garbage = None
-    sweep = None
+    remove_leftovers = None
 
     def __init__(self, staging: Folder, library: Folder) -> None:
         self._staging = staging

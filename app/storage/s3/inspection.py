@@ -84,7 +84,7 @@ class BucketInspection:
             collect(self.bucket, inventory, garbage)
             go_on()
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove old lock files from this node."""
         now = time.time()
         for entry in self.locks.entries():

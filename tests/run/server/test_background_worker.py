@@ -65,7 +65,7 @@ def test_the_garbage_of_a_bucket_is_a_job_of_one_node(
         services.prepare()
         inspection = services.store.inspection
         assert isinstance(inspection, BucketInspection)
-        assert (inspection.sweep, 2.0) in each_node_does(services)
+        assert (inspection.remove_leftovers, 2.0) in each_node_does(services)
         kind = periodic_kinds(services)[GARBAGE]
         assert kind.every == timedelta(seconds=2)
         inspection.bucket.put_object("files/left", b"by a crash")
