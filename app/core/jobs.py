@@ -152,7 +152,7 @@ class Job:
 
     @property
     def upload_id(self) -> UploadId:
-        """The video, for a step of the media worker."""
+        """The video, for a step of the background worker."""
         return UploadId(self.subject)
 
     @property

@@ -236,7 +236,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['id']}  {row['active'][:16].replace('T', ' ')}  {size:>20}  {row['filename']}"
 
 
-# ---- jobs of the media worker --------------------------------------------------------------------
+# ---- jobs of the background worker ---------------------------------------------------------------
 
 
 @jobs.command("list")
