@@ -236,11 +236,11 @@ def _start_row(lab: Lab, database: str, where: str) -> tuple[str, ...]:
     cells = [database, where]
     for what in (MEDIA, DELIVERY):
         found = _milliseconds(lab.of(f"{database}, {where}: {what}"))
-        enough = len(found) > 1
-        cells += [
-            spread(found),
-            f"{quantiles(found, n=10, method='inclusive')[-1]:.0f}" if enough else "-",
-        ]
+        cells.append(spread(found))
+        if len(found) > 1:
+            cells.append(f"{quantiles(found, n=10, method='inclusive')[-1]:.0f}")
+        else:
+            cells.append("-")
     return tuple(cells)
 
 
