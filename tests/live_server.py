@@ -89,7 +89,7 @@ def leave_database(file: Path) -> None:
 
 
 def command_of(process: psutil.Process) -> str:
-    """Its command line; empty once it has ended, as the media worker's programs soon do."""
+    """Its command line; empty once it has ended, as the background worker's programs soon do."""
     try:
         return " ".join(process.cmdline())
     except psutil.NoSuchProcess:  # Also of those that have ended and were not waited for.

@@ -34,8 +34,10 @@ SOUND = "sound"
 WEBHOOK = "webhook"
 """Sends the events that are due to a webhook."""
 
-SWEEP, FORGETTING, LIBRARY, DIGESTS = "sweep", "forgetting", "library", "digests"
-"""Periodic jobs. Of each there is one, which is always queued or running."""
+PERIODIC = ("sweep", "garbage", "forgetting", "library", "digests")
+"""Kinds of periodic jobs. Of each there is one job, which is always queued or running."""
+
+SWEEP, GARBAGE, FORGETTING, LIBRARY, DIGESTS = PERIODIC
 
 FLEETING = frozenset({"segments", WEBHOOK})
 """Kinds whose jobs are deleted when done: a video has thousands of segments."""
@@ -100,7 +102,7 @@ class Lane(StrEnum):
     @property
     def threads(self) -> int:
         """The number of jobs that a worker runs at the same time."""
-        return {Lane.WEBHOOKS: 8, Lane.UPKEEP: 4}.get(self, 1)
+        return {Lane.WEBHOOKS: 8, Lane.UPKEEP: len(PERIODIC)}.get(self, 1)
 
     @property
     def most_of_client(self) -> int:
@@ -150,7 +152,7 @@ class Job:
 
     @property
     def upload_id(self) -> UploadId:
-        """The video, for a step of the media worker."""
+        """The video, for a step of the background worker."""
         return UploadId(self.subject)
 
     @property

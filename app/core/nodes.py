@@ -22,7 +22,7 @@ class NodeState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """The report that a node sends every few seconds.
+    """The report that a node sends every second.
 
     `address` is for operators. `counts` is its current activity, and can be written as JSON.
     """

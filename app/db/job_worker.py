@@ -56,9 +56,9 @@ class WorkerPace:
 class Kind:
     """What the worker does for jobs of a kind.
 
-    With `every`, the job is due again after that time, or after a server error, such as a full
-    disk, when others are. `after` is called with the job, one of `OUTCOMES` and the seconds that it
-    took.
+    With `every`, the job is due again after that time, whether it failed or not; after a server
+    error, such as a full disk, no earlier than others unless it is more frequent. `after` is called
+    with the job, one of `OUTCOMES` and the seconds that it took.
     """
 
     run: Step
@@ -223,7 +223,7 @@ class JobWorker:
             problem = PlaybackProblem(error.code, str(error))
             return self._failed(kind, job, problem, is_final=True)
         except (JobYields, UploadError) as error:
-            return self._postponed(job, error)
+            return self._postponed(kind, job, error)
         except Exception as error:
             log.exception("%s crashed", job, extra=job.log_fields)
             problem = PlaybackProblem("internal_error", CRASHED.format(type(error).__name__))
@@ -241,12 +241,13 @@ class JobWorker:
         log.warning("%s failed: %s", job, problem.detail, extra=job.log_fields)
         return "failed" if after is None or job.is_last_attempt else "retried"
 
-    def _postponed(self, job: Job, reason: JobYields | UploadError) -> str:
+    def _postponed(self, kind: Kind, job: Job, reason: JobYields | UploadError) -> str:
         problem, pause, lane, priority = None, timedelta(), None, None
         if isinstance(reason, JobYields):
             lane, priority = reason.lane, reason.priority
         else:
-            problem, pause = PlaybackProblem(reason.code, str(reason)), self.pace.postponed
+            problem = PlaybackProblem(reason.code, str(reason))
+            pause = min(kind.every or self.pace.postponed, self.pace.postponed)
             log.warning("%s must wait: %s", job, problem.detail, extra=job.log_fields)
         is_held = self._record(
             lambda: self.jobs.postpone(

@@ -259,7 +259,7 @@ encoders = Table(
     Column("facts", Text, nullable=False),
     Column("told_at", Instant, nullable=False),
 )
-"""The capabilities of a fleet's media workers; empty with SQLite."""
+"""The capabilities of a fleet's background workers; empty with SQLite."""
 
 nodes = Table(
     "nodes",

@@ -156,7 +156,6 @@ def assemble(
         store,
         completion=completion,
         idle_clock=idle_clock or IdleClock(clock_note, partial(read_clocks, clock)),
-        collect_garbage=store.inspection.sweep,
     )
     media = MediaServices.build(
         shared, records, store, observer=partial(webhooks.on_playback, context), bucket=bucket

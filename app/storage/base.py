@@ -249,12 +249,25 @@ class SetupProblem:
     """Whether no upload can be accepted."""
 
 
+class CollectGarbage(Protocol):
+    """Removes garbage. Only one of several nodes needs to call it; it does no harm if more do."""
+
+    def __call__(self, go_on: Callable[[], object] = ..., /) -> None:
+        """Calls `go_on` at least every thousand objects; what that raises ends the call."""
+        ...
+
+
 class Inspection(Protocol):
     """The store interface for housekeeping, commands and health checks."""
 
     @property
-    def sweep(self) -> Callable[[], None] | None:
-        """Removes what is left over; None if the store leaves nothing."""
+    def collect_garbage(self) -> CollectGarbage | None:
+        """Removes what crashes left in storage that nodes share; None if there is none."""
+        ...
+
+    @property
+    def remove_leftovers(self) -> Callable[[], None] | None:
+        """Removes what this node left in its own folders; None if it leaves nothing."""
         ...
 
     def staged(self) -> Iterator[StagedFile]:

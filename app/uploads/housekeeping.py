@@ -66,7 +66,6 @@ class Housekeeping:
         *,
         completion: Completion,
         idle_clock: IdleClock,
-        collect_garbage: Callable[[], None] | None = None,
     ) -> None:
         self._settings = ctx.settings
         self._clock = ctx.clock
@@ -78,7 +77,6 @@ class Housekeeping:
         self._completion = completion
         self._idle_clock = idle_clock
         self._expiry = timedelta(seconds=ctx.settings.expiry_seconds)
-        self._collect_garbage = collect_garbage
         self._unreadable: set[UploadId] = set()
 
     def sweep(self) -> datetime:
@@ -101,11 +99,6 @@ class Housekeeping:
             except UploadError as error:
                 log.error("%s failed: %s", name, error)
         return now
-
-    def collect_garbage(self) -> None:
-        """Remove leftovers of this server and of the bucket; each server calls this."""
-        if self._collect_garbage is not None:
-            self._collect_garbage()
 
     def start(self) -> None:
         """Run `allow_for_clock` unless another server runs it or has just run it.
@@ -180,30 +173,39 @@ class Housekeeping:
         log.info("upload expired", extra={"upload_id": upload_id})
 
     def finish_stuck(self, now: datetime | None = None) -> None:
-        """Publish uploads whose publishing was interrupted or has failed so far.
+        """Call `finish` for all that `stuck` returns, one after another."""
+        for upload in self.stuck(now):
+            self.finish(upload, now)
+
+    def stuck(self, now: datetime | None = None) -> list[Upload]:
+        """Uploads whose publishing was interrupted or has failed so far, if they are due.
 
         Each node calls this often, so that it takes over from one that has died within seconds.
         Leaves out what another one publishes now: waiting for that would hold up the others.
-        Expires an upload that still cannot be published after being idle for the expiry time.
         """
         now = now or self._clock()
         due = self._records.to_publish(
             self.batch, idle_since=now - STUCK_AFTER, now=now, longest=LONGEST_PAUSE
         )
         busy = self._store.library.being_published([upload.id for upload in due])
-        for upload in due:
-            if upload.id in busy:
-                continue
-            try:
-                self._completion.publish(upload)
-            except UploadError as error:
-                log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
-                if upload.active_at <= now - self._expiry:
-                    with suppress(IllegalTransition, UploadNotFound, UploadGone):
-                        self._expire_idle(upload, now - self._expiry)
-                else:
-                    pause = min(now - upload.active_at, LONGEST_PAUSE)
-                    self._records.retry_at(upload.id, now + pause)
+        return [upload for upload in due if upload.id not in busy]
+
+    def finish(self, upload: Upload, now: datetime | None = None) -> None:
+        """Publish a stuck upload; after a failure, the next attempt is due later.
+
+        Expires one that still cannot be published after being idle for the expiry time.
+        """
+        now = now or self._clock()
+        try:
+            self._completion.publish(upload)
+        except UploadError as error:
+            log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
+            if upload.active_at <= now - self._expiry:
+                with suppress(IllegalTransition, UploadNotFound, UploadGone):
+                    self._expire_idle(upload, now - self._expiry)
+            else:
+                pause = min(now - upload.active_at, LONGEST_PAUSE)
+                self._records.retry_at(upload.id, now + pause)
 
     def remove_orphans(self) -> None:
         """Remove staged files of ended uploads, left behind by a crash between two steps.

@@ -120,4 +120,5 @@ BENCHMARK = Benchmark(
     needed_bytes=4 * GB,
     rounds=7,
     seconds=120,
+    quick_seconds=7,
 )

@@ -229,7 +229,7 @@ def test_a_film_can_be_played_while_its_second_half_is_still_to_be_sent(
 def wait_for_media_worker(client: Client, film: Path) -> None:
     """It starts later than the server, and looks only at uploads that are active just then."""
     video = client.upload(film).id
-    wait_until(lambda: _is_playable(client.video(video)), "the media worker has started")
+    wait_until(lambda: _is_playable(client.video(video)), "the background worker has started")
 
 
 def _playable(server: Server, name: str) -> dict[str, Any] | None:

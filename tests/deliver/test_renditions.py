@@ -1,4 +1,4 @@
-"""Other qualities over HTTP, made by a real media worker: in segments, and as files."""
+"""Other qualities over HTTP, made by a real background worker: in segments, and as files."""
 
 from __future__ import annotations
 

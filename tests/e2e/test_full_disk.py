@@ -58,7 +58,7 @@ def running(
 def cramped(running: Server) -> Server:
     """A server whose staging folder or library has 64 MiB of space, and is empty."""
     running.empty()
-    # The media worker may have a deleted file open for a moment longer, which keeps its space.
+    # The background worker may have a deleted file open for a moment longer, which keeps its space.
     small = running.folder / "small"
     wait_until(lambda: disk_usage(small).free > 60 * MIB, "the space of what was deleted is free")
     return running

@@ -41,7 +41,7 @@ class Node:
 
     @contextmanager
     def working(self, name: str) -> Iterator[None]:
-        """Let its media worker run."""
+        """Let its background worker run."""
         services = self.site.services.media
         media = MediaWork(services).jobs(name=name, tell=lambda *_: None)
         worker = JobWorker(
@@ -89,7 +89,7 @@ class Node:
 def nodes(
     versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Node, Node, Node]]:
-    """Three of them, of which only the second has a media worker."""
+    """Three of them, of which only the second has a background worker."""
     access = versitygw.access
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())

@@ -1,4 +1,4 @@
-"""Killed media workers: every job is done once in effect, none is stuck, nothing is left."""
+"""Killed background workers: every job is done once in effect, none is stuck, nothing is left."""
 
 from __future__ import annotations
 

@@ -10,12 +10,16 @@ from threading import Event
 
 import pytest
 
-from app.core.jobs import SWEEP
+from app.core.errors import ServerBusy
+from app.core.jobs import GARBAGE, SWEEP, Lane
+from app.core.upload import UploadId
 from app.db.engine import Database
 from app.db.job_worker import JobWorker, Kind, WorkerPace
 from app.db.jobs import JobRecords
 from app.db.waking import WakeupSocket
 from tests.waiting import wait_until
+
+EVERY = timedelta(seconds=0.05)
 
 
 @contextmanager
@@ -65,8 +69,44 @@ def test_periodic_work_is_repeated_whether_it_fails_or_not(
         if len(runs) % 2:
             raise ZeroDivisionError("in the test")
 
-    kinds = {SWEEP: Kind(run=run, every=timedelta(seconds=0.05))}
+    kinds = {SWEEP: Kind(run=run, every=EVERY)}
     with working(worker_of(in_file, tmp_path, kinds=kinds)):
         wait_until(lambda: len(runs) > 8, "it has run often")
     assert "sweep crashed" in caplog.text
     assert JobRecords(in_file).failures(10) == []
+
+
+def test_periodic_work_that_the_server_cannot_do_now_waits_no_longer_than_usual(
+    in_file: Database, tmp_path: Path
+) -> None:
+    runs: list[int] = []
+
+    def run(*_: object) -> None:
+        runs.append(1)
+        raise ServerBusy("The object store does not answer.")
+
+    kinds = {GARBAGE: Kind(run=run, every=EVERY)}
+    with working(worker_of(in_file, tmp_path, kinds=kinds)):
+        wait_until(lambda: len(runs) > 3, "it is tried again")
+
+
+def test_the_periodic_job_of_a_killed_worker_is_taken_over(
+    in_file: Database, tmp_path: Path
+) -> None:
+    """One that belongs to a version with kinds of its own is left alone."""
+    jobs, now, runs = JobRecords(in_file), datetime.now(UTC), list[int]()
+    lease = timedelta(seconds=1)
+    for kind in (GARBAGE, "of another version"):
+        jobs.add(kind, {"": ""}, Lane.UPKEEP, now)
+        assert jobs.claim(Lane.UPKEEP, "killed", now, lease, [kind]) is not None
+
+    def run(*_: object) -> None:
+        runs.append(1)
+
+    kinds = {GARBAGE: Kind(run=run, every=EVERY)}
+    with working(worker_of(in_file, tmp_path, kinds=kinds)):
+        wait_until(lambda: len(runs) > 2, "it goes on")
+    assert datetime.now(UTC) > now + lease
+    other = jobs.find(UploadId(""), "of another version")
+    assert other is not None
+    assert other.worker == "killed"

@@ -13,11 +13,12 @@ import pytest
 from sqlalchemy import select
 
 from app.core.errors import ServerBusy, StorageFailed
+from app.core.jobs import JobCancelled
 from app.core.pieces import Checksums, StoredFile
 from app.core.ranges import ByteRange, RangeSet
 from app.db.tables import stored_files
 from app.storage.base import BytesLost
-from app.storage.s3 import assembly, lease, parts
+from app.storage.s3 import assembly, inspection, lease, parts
 from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
@@ -60,7 +61,7 @@ def assert_right_and_alone(node: Node, bucket: Bucket, clock: Clock, length: int
     """The published file is right, and after sweeps it is all that is left in the bucket."""
     assert content(node.store, KEY) == pattern(0, length)
     clock.end_leases()
-    node.store.inspection.sweep()
+    node.store.inspection.collect_garbage()
     assert [each.length for each in bucket.list_objects()] == [length]
     assert list(bucket.list_multiparts()) == []
     catalog = node.store.pieces.catalog
@@ -382,7 +383,7 @@ def test_a_node_that_was_paused_as_it_began_a_multipart_upload_begins_another(
 
     def sweep_late() -> None:
         clock.end_leases()
-        other.store.inspection.sweep()
+        other.store.inspection.collect_garbage()
 
     paused = Node(
         *interrupted(bucket, catalog, "create_named_multipart", sweep_late, is_after=True),
@@ -400,7 +401,7 @@ def test_a_piece_that_was_stored_so_late_that_it_may_be_swept_does_not_count(
 
     def sweep_late() -> None:
         clock.end_leases()
-        other.store.inspection.sweep()
+        other.store.inspection.collect_garbage()
 
     paused = Node(
         *interrupted(bucket, catalog, "put_object", sweep_late, is_after=True), tmp_path / "paused"
@@ -436,7 +437,7 @@ def test_an_upload_that_ends_while_a_piece_is_stored_leaves_nothing(
 
 def assert_empty_after_sweeps(node: Node, bucket: Bucket, clock: Clock) -> None:
     clock.end_leases()
-    node.store.inspection.sweep()
+    node.store.inspection.collect_garbage()
     assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
 
 
@@ -503,15 +504,42 @@ def test_what_cannot_be_removed_is_tried_later_and_the_rest_is_removed(
         discard(catalog, name)
     for name in ("files/refused-parts", "files/removed-parts"):
         discard(catalog, name, bucket.create_multipart(name))
-    node.store.inspection.sweep()
+    node.store.inspection.collect_garbage()
     assert [each.name for each in bucket.list_objects()] == ["files/refused"]
     assert [each.name for each in bucket.list_multiparts()] == ["files/refused-parts"]
     assert catalog.inventory.garbage(10) == []
     clock.end_leases()
     assert {each.name for each in catalog.inventory.garbage(10)} == refused
     refused.clear()
-    node.store.inspection.sweep()
+    node.store.inspection.collect_garbage()
     assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
+
+
+def test_collecting_garbage_ends_with_the_claim_of_its_job(
+    bucket: Bucket,
+    catalog: BucketCatalog,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a second node, or the same one later, goes on with the rest."""
+    monkeypatch.setattr(inspection, "REMOVED_AT_ONCE", 2)
+    node = Node(bucket, catalog, tmp_path / "node")
+    for number in range(5):
+        bucket.put_object(f"files/{number}", b"bytes")
+        discard(catalog, f"files/{number}")
+
+    def stop() -> None:
+        raise JobCancelled
+
+    with pytest.raises(JobCancelled):
+        node.store.inspection.collect_garbage(stop)
+    assert len(list(bucket.list_objects())) == 3
+    assert len(catalog.inventory.garbage(2)) == 2, "and that node dies here"
+    other = Node(bucket, catalog, tmp_path / "other")
+    other.store.inspection.collect_garbage()
+    assert list(bucket.list_objects()) == []
+    assert catalog.inventory.garbage(10) == []
 
 
 def test_what_only_the_bucket_or_only_the_database_has_is_named(

@@ -35,6 +35,7 @@ from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
+from app.storage.local.range_lock import try_lock
 from app.storage.s3 import assembly
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
@@ -106,10 +107,26 @@ def test_a_long_file_arrives_in_any_order_and_partly_twice(
         fill(store, KEY, max(0, span.start - rng.choice([0, 1000])), span.end)
     store.library.publish(KEY, length)
     assert content(store, KEY) == pattern(0, length)
-    store.inspection.sweep()
+    store.inspection.collect_garbage()
     assert list(bucket.list_multiparts()) == []
     store.library.delete(KEY)
     assert list(bucket.list_objects("files/")) == []
+
+
+def test_old_lock_files_of_a_node_are_removed_unless_a_writer_holds_them(
+    in_bucket: InBucket,
+) -> None:
+    inspection = in_bucket.store.inspection
+    locks = inspection.locks
+    for name in ("young", "old", "held"):
+        os.close(locks.open(name, os.O_RDWR | os.O_CREAT))
+        if name != "young":
+            os.utime(locks.path / name, (0, 0))
+    held = locks.open("held", os.O_RDWR)
+    assert try_lock(held, ByteRange(0, 10))
+    inspection.remove_leftovers()
+    os.close(held)
+    assert {entry.name for entry in locks.entries()} == {"young", "held"}
 
 
 def test_what_had_arrived_before_a_cut_is_kept(store: Store) -> None:
@@ -564,10 +581,10 @@ def test_a_reader_goes_on_after_its_file_became_one_object(
     with node.store.staging.open(KEY) as file:
         found = file.read(10)
         node.store.library.publish(KEY, end)
-        node.store.inspection.sweep()
+        node.store.inspection.collect_garbage()
         found += file.read(end // 2)
         clock.now += READ_FOR
-        node.store.inspection.sweep()
+        node.store.inspection.collect_garbage()
         assert len(list(bucket.list_objects())) == 1
         while more := file.read(MIB):
             found += more

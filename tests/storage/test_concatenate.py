@@ -130,7 +130,7 @@ def test_objects_that_files_share_go_with_the_last_of_them(
         store.library.delete(keys[number])
         del left[keys[number]]
         clock.end_leases()
-        store.inspection.sweep()
+        store.inspection.collect_garbage()
     assert [*bucket.list_objects(), *bucket.list_multiparts()] == []
 
 

@@ -18,17 +18,8 @@ from app.core.upload import Upload, UploadId
 from app.storage.s3.assembly import WAIT_SECONDS
 from app.storage.s3.store import BucketStore
 from app.uploads.housekeeping import REMEMBER_GONE, STUCK_AFTER
-from tests.storage.sources import body, pattern
-from tests.uploads.world import EXPIRY, LIMITS, ME, World, new_id
-
-
-def stuck(world: World, length: int = 100) -> Upload:
-    """An upload whose publisher was killed before its first step."""
-    upload = world.create(length)
-    with world.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
-        writer.write(ByteRange(0, length), body(0, length), lambda _: None)
-        with writer.recording() as rows:
-            return world.records.add_received(upload, ByteRange(0, length), world.now, rows=rows)
+from tests.storage.sources import pattern
+from tests.uploads.world import EXPIRY, ME, World, new_id
 
 
 def state_of(world: World, upload: Upload) -> UploadState:
@@ -73,7 +64,7 @@ def test_more_uploads_than_one_batch_expire(world: World) -> None:
 
 
 def test_an_upload_left_in_verifying_is_published(world: World) -> None:
-    upload = stuck(world)
+    upload = world.stuck()
     world.later(seconds=STUCK_AFTER.total_seconds())
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.COMPLETE
@@ -82,7 +73,7 @@ def test_an_upload_left_in_verifying_is_published(world: World) -> None:
 
 
 def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
-    upload = stuck(world)
+    upload = world.stuck()
     world.later(seconds=STUCK_AFTER.total_seconds() - 1)
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.VERIFYING
@@ -90,7 +81,7 @@ def test_an_upload_being_published_now_is_left_alone(world: World) -> None:
 
 @pytest.mark.every_store
 def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -> None:
-    upload = stuck(world)
+    upload = world.stuck()
     world.store.library.publish(upload.id, 100)
     world.later(minutes=5)
     world.housekeeping.finish_stuck()
@@ -101,7 +92,7 @@ def test_a_crash_between_publishing_and_recording_it_is_repaired(world: World) -
 
 @pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
 def test_an_upload_that_another_node_publishes_does_not_block_the_others(world: World) -> None:
-    slow, good = stuck(world), stuck(world)
+    slow, good = world.stuck(), world.stuck()
     store = world.store
     assert isinstance(store, BucketStore)
     assert store.pieces.catalog.lease(slow.id, "another node", 3600)
@@ -119,7 +110,7 @@ def test_an_upload_that_another_node_publishes_does_not_block_the_others(world: 
 
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
-    upload = stuck(world)
+    upload = world.stuck()
     world.lose(upload)
     world.later(minutes=5)
     world.housekeeping.finish_stuck()
@@ -129,7 +120,7 @@ def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
 
 @pytest.mark.folders
 def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: World) -> None:
-    broken, good = stuck(world), stuck(world)
+    broken, good = world.stuck(), world.stuck()
     world.lose(broken)
     (world.staging / broken.id).symlink_to("/nowhere")
     world.later(minutes=5)
@@ -140,7 +131,7 @@ def test_an_upload_that_cannot_be_published_does_not_block_the_others(world: Wor
 
 def hopeless(world: World) -> Upload:
     """An upload that the disk refuses to publish."""
-    upload = stuck(world)
+    upload = world.stuck()
     world.lose(upload)
     (world.staging / upload.id).symlink_to("/nowhere")
     return upload
@@ -151,7 +142,7 @@ def test_many_uploads_that_cannot_be_published_do_not_block_the_next(world: Worl
     world.housekeeping.batch = 3
     broken = [hopeless(world) for _ in range(4)]
     world.later(minutes=1)
-    good = stuck(world)
+    good = world.stuck()
     world.later(minutes=5)
     for _ in range(2):
         world.housekeeping.finish_stuck()
@@ -201,7 +192,7 @@ def test_staged_files_of_ended_uploads_are_removed(world: World) -> None:
 
 @pytest.mark.folders
 def test_staged_files_of_running_uploads_stay(world: World) -> None:
-    uploads = {world.create(100).id, stuck(world).id}
+    uploads = {world.create(100).id, world.stuck().id}
     for upload_id in uploads:
         os.utime(world.staging / upload_id, (0, 0))
     world.housekeeping.remove_orphans()

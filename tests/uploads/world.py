@@ -187,6 +187,14 @@ class World:
         """A video of that length."""
         return self.send(self.create(length), 0, length)
 
+    def stuck(self, length: int = 100) -> Upload:
+        """An upload whose publisher was killed before its first step."""
+        upload = self.create(length)
+        with self.store.staging.writer(upload.id, ByteRange(0, length), LIMITS) as writer:
+            writer.write(ByteRange(0, length), body(0, length), lambda _: None)
+            with writer.recording() as rows:
+                return self.records.add_received(upload, ByteRange(0, length), self.now, rows=rows)
+
     def content(self, upload: Upload) -> bytes:
         """The published bytes."""
         with self.store.library.open(upload.id, ByteRange(0, 0)) as file:

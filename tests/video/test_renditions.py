@@ -1,4 +1,4 @@
-"""Other qualities, as the web offers them and waits for them: no media worker takes part."""
+"""Other qualities, as the web offers them and waits for them: no background worker takes part."""
 
 from __future__ import annotations
 

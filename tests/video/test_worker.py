@@ -1,4 +1,4 @@
-"""The media worker runs jobs, keeps their claims, and ends when told."""
+"""The background worker runs jobs, keeps their claims, and ends when told."""
 
 from __future__ import annotations
 

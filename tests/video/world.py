@@ -1,4 +1,4 @@
-"""A media worker on real records and folders; processes that run one, for tests that kill it."""
+"""A background worker on real records and folders; processes that run one, for tests that kill."""
 
 from __future__ import annotations
 

@@ -181,13 +181,17 @@ def backup(folder: Path, *, without_library: bool, is_forced: bool) -> None:
 @operator_command("sweep")
 @with_files
 def sweep() -> None:
-    """Expire idle uploads, finish interrupted ones and remove leftovers now."""
+    """Publish interrupted uploads, delete what has expired, and remove leftovers now."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s %(upload_id)s", defaults={"upload_id": ""}))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    housekeeping = open_library().housekeeping
-    housekeeping.sweep()
-    housekeeping.collect_garbage()
+    services = open_library()
+    housekeeping, inspection = services.housekeeping, services.store.inspection
+    housekeeping.finish_stuck()
+    services.video_expiry.sweep(housekeeping.sweep())
+    for remove in (inspection.collect_garbage, inspection.remove_leftovers):
+        if remove is not None:
+            remove()
     click.echo("swept")
 
 
@@ -232,7 +236,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['id']}  {row['active'][:16].replace('T', ' ')}  {size:>20}  {row['filename']}"
 
 
-# ---- jobs of the media worker --------------------------------------------------------------------
+# ---- jobs of the background worker ---------------------------------------------------------------
 
 
 @jobs.command("list")

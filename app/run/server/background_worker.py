@@ -18,10 +18,12 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 
 from app.access import audit, webhooks
 from app.core.errors import UploadError
-from app.core.jobs import DIGESTS, FORGETTING, LIBRARY, SWEEP, WEBHOOK, Lane
+from app.core.jobs import DIGESTS, FORGETTING, GARBAGE, LIBRARY, SWEEP, WEBHOOK, Lane
+from app.core.upload import Upload, UploadId
 from app.db.job_worker import JobWorker, Kind
 from app.http.services import Services
 from app.run.build import build_services
@@ -30,11 +32,16 @@ from app.run.server.child_processes import END_SIGNALS, attempt, run_worker
 from app.settings import Settings
 from app.settings.table import LEAST_SECONDS
 from app.storage.machine import COUNTED_GAP
+from app.uploads.housekeeping import Housekeeping
 from app.video.make.ffmpeg import Ffmpeg
 from app.video.make.work import MediaWork
 
 STUCK_SECONDS = 5.0
 """How often to look for uploads whose publishing was interrupted."""
+
+PUBLISHED_AT_ONCE = 4
+"""How many of them a node publishes at a time. Those that take minutes hold up others only if there
+are as many."""
 
 FORGETTING_SECONDS = 3600.0
 """How often old audit log entries, webhook deliveries, failed sign-ins and links are deleted."""
@@ -69,6 +76,33 @@ def repeat(job: Callable[[], object], *, every: float, stop: threading.Event) ->
         stop.wait(every)
 
 
+class StuckUploads:
+    """A queue of interrupted uploads, for threads that publish them at the same time."""
+
+    def __init__(self, housekeeping: Housekeeping) -> None:
+        self._housekeeping = housekeeping
+        self._queue = SimpleQueue[Upload]()
+        self._unfinished = set[UploadId]()
+        """Those that are in the queue or being published."""
+
+    def look(self) -> None:
+        """Queue what is due, unless it is queued or being published already."""
+        # Copied first: one that ends during the query may still be among its rows.
+        unfinished = self._unfinished.copy()
+        for upload in self._housekeeping.stuck():
+            if upload.id not in unfinished:
+                self._unfinished.add(upload.id)
+                self._queue.put(upload)
+
+    def publish_next(self) -> None:
+        """Wait for an upload in the queue, and publish it."""
+        upload = self._queue.get()
+        try:
+            self._housekeeping.finish(upload)
+        finally:
+            self._unfinished.discard(upload.id)
+
+
 def sweep_pause(settings: Settings) -> float:
     """Seconds between two sweeps: often enough that no upload lives a tenth longer than it may."""
     wanted = min(settings.sweep_seconds, settings.expiry_seconds / 10)
@@ -90,14 +124,10 @@ def run(settings: Settings) -> None:
     instruments = Instruments()
     services = build_services(settings, instruments.count_upload)
     services.prepare()
-    stop, housekeeping = threading.Event(), services.housekeeping
-    for job, every in (
-        # Each node does these itself.
-        (housekeeping.finish_stuck, STUCK_SECONDS),
-        (housekeeping.collect_garbage, sweep_pause(settings)),
-    ):
-        work = partial(repeat, job, every=every, stop=stop)
-        threading.Thread(target=work, daemon=True).start()
+    stop = threading.Event()
+    for work, every in each_node_does(services):
+        loop = partial(repeat, work, every=every, stop=stop)
+        threading.Thread(target=loop, daemon=True).start()
     worker = start_jobs(services, instruments)
     # Not in a signal handler: it would wait for a lock that the interrupted thread may hold.
     signal.sigwait(END_SIGNALS)
@@ -148,6 +178,20 @@ def start_jobs(services: Services, instruments: Instruments) -> JobWorker:
     return worker
 
 
+def each_node_does(services: Services) -> list[tuple[Callable[[], object], float]]:
+    """What each node does itself, with the seconds between two runs.
+
+    Taking over uploads does not wait until the lease of a dead node's job ends; and only the node
+    itself sees its folders.
+    """
+    stuck = StuckUploads(services.housekeeping)
+    found: list[tuple[Callable[[], object], float]] = [(stuck.look, STUCK_SECONDS)]
+    found += [(stuck.publish_next, 0.0)] * PUBLISHED_AT_ONCE
+    if (remove_leftovers := services.store.inspection.remove_leftovers) is not None:
+        found.append((remove_leftovers, sweep_pause(services.settings)))
+    return found
+
+
 def periodic_kinds(services: Services) -> dict[str, Kind]:
     """What one of several nodes does at intervals."""
     housekeeping, pause = services.housekeeping, sweep_pause(services.settings)
@@ -155,13 +199,18 @@ def periodic_kinds(services: Services) -> dict[str, Kind]:
     def periodic(work: Callable[[], object], every: float) -> Kind:
         return Kind(run=lambda _job, _beat: work(), every=timedelta(seconds=every))
 
-    return {
+    found = {
         # Expires uploads, then videos, allowing for jumps of the clock.
         SWEEP: periodic(lambda: services.video_expiry.sweep(housekeeping.sweep()), pause),
         FORGETTING: periodic(partial(forget, services), FORGETTING_SECONDS),
         LIBRARY: periodic(housekeeping.remove_deleted, LIBRARY_SECONDS),
         DIGESTS: periodic(housekeeping.digest, DIGEST_SECONDS),
     }
+    if (collect_garbage := services.store.inspection.collect_garbage) is not None:
+        found[GARBAGE] = Kind(
+            run=lambda _job, beat: collect_garbage(beat.go_on), every=timedelta(seconds=pause)
+        )
+    return found
 
 
 def main() -> int:

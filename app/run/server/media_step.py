@@ -1,4 +1,4 @@
-"""Runs one step of the media worker in a process with its own limits: `app/video/make/work.py`.
+"""Runs a step of the background worker in a process with its own limits: `app/video/make/work.py`.
 
 python -m app.run.server.media_step PARENT UPLOAD STEP ARGUMENT
 """

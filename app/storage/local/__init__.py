@@ -59,7 +59,8 @@ NO_ROOM_BYTES = KEPT_FREE_BYTES + 16 * 1024 * 1024
 class LocalInspection:
     """Implements `Inspection` for both folders."""
 
-    sweep = None
+    collect_garbage = None
+    remove_leftovers = None
 
     def __init__(self, staging: Folder, library: Folder) -> None:
         self._staging = staging

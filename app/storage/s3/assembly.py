@@ -139,7 +139,7 @@ class Assembly:
 
     def _begin(self, key: str, token: str) -> Multipart:
         def announced_name() -> str:
-            """A sweep aborts the multipart upload with this name unless it becomes the file's."""
+            """A multipart upload with this name is garbage unless it becomes the file's."""
             name = new_name(FILES, key)
             self._catalog.announce_multipart(name)
             return name

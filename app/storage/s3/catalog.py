@@ -246,7 +246,7 @@ class BucketCatalog:
         With a token, the object is that of the file's multipart upload, and the call returns False
         as well if the lease or the multipart upload is another one by now. Without, it is a single
         piece or was announced. The file's pieces, parts and multipart upload become garbage, except
-        the object itself. Raises `BytesLost` if a sweep may have deleted it.
+        the object itself. Raises `BytesLost` if it may have been deleted as garbage.
         """
         now = self._clock()
         change = sa.update(files).where(_IS_OPEN)
@@ -343,7 +343,7 @@ class BucketCatalog:
 
         Rows of one file are thus added one after another, and each byte keeps the value that the
         first one gave it. Raises `BytesLost` if the file is gone or is one object, or if it is so
-        late that a sweep may have deleted an object.
+        late that an object may have been deleted as garbage.
         """
         sure = self._clock() + SURE
         for piece in found:
@@ -425,7 +425,7 @@ class BucketCatalog:
         self._run(sa.update(files).where(_IS_LEASED).values(leased_by=None), _of(key, token))
 
     def announce_multipart(self, name: str) -> None:
-        """Announce a multipart upload; a sweep aborts it unless `begin_multipart` records it."""
+        """Announce a multipart upload; it is garbage unless `begin_multipart` records it."""
         due_at = self._clock() + ANNOUNCED_FOR
         self._run(sa.insert(garbage), {"name": name, "multipart_id": UNKNOWN_ID, "due_at": due_at})
 
@@ -441,7 +441,7 @@ class BucketCatalog:
                 raise LeaseLost  # Which keeps the announcement.
 
     def forget_multipart(self, key: str, token: str) -> None:
-        """Leave the multipart upload of a file and its parts to a sweep."""
+        """Make garbage of the multipart upload of a file and its parts."""
         with self.database.write() as connection:
             is_held = sa.select(files).where(_IS_LEASED).with_for_update()
             if connection.execute(is_held, _of(key, token)).first() is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -78,11 +78,15 @@ class BucketInspection:
         of_spools = folder_problems(self.spools, "staging", warn_of_memory=False)
         return [*of_spools, *(self._found or [])]
 
-    def sweep(self) -> None:
-        """Remove garbage from the bucket, and old lock files from this node."""
+    def collect_garbage(self, go_on: Callable[[], object] = lambda: None, /) -> None:
+        """Remove what is due from the bucket, until `go_on` raises."""
         inventory = self.catalog.inventory
         while garbage := inventory.garbage(REMOVED_AT_ONCE):
             collect(self.bucket, inventory, garbage)
+            go_on()
+
+    def remove_leftovers(self) -> None:
+        """Remove old lock files from this node."""
         now = time.time()
         for entry in self.locks.entries():
             with suppress(FileNotFoundError), disk_errors():

@@ -167,7 +167,7 @@ class BucketStaging:
     def delete(self, key: str, *, also_published: bool) -> None:
         """Delete the file's rows, stop this node's writers, and remove its objects.
 
-        Objects that cannot be removed now are left to the sweep.
+        Objects that cannot be removed now are left to `collect_garbage`.
         """
         self.let_go(key)
         garbage = self._catalog.remove(key, also_published=also_published)

@@ -166,8 +166,8 @@ MOST_EXCERPT_BYTES = 1 << 30
 has, is not encoded. Four seconds of ProRes 4444 in 4K have 0.9 GB."""
 
 MOST_ENTRIES = 2 * LONG_INDEX
-"""A video with a longer index, of 8 hours or more, has no renditions: the media worker keeps the
-index of one video in memory, with 50 bytes per entry."""
+"""A video with a longer index, of 8 hours or more, has no renditions: the background worker keeps
+the index of one video in memory, with 50 bytes per entry."""
 
 CANNOT_BE_CONVERTED = "This part of the video cannot be converted"
 

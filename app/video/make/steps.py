@@ -1,4 +1,4 @@
-"""Shared by the steps of the media worker: tools, limits, errors."""
+"""Shared by the steps of the background worker: tools, limits, errors."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def probe_limits(job: Job) -> ProgramLimits:
 
 
 def most_entries(job: Job) -> int:
-    """Maximum index that a step may read for this job in the media worker."""
+    """Maximum index that a step may read for this job in the background worker."""
     return SHORT_INDEX if _is_first_look(job) else LONG_INDEX
 
 

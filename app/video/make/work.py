@@ -182,7 +182,7 @@ _COMMAND = [sys.executable, "-m", "app.run.server.media_step"]
 
 
 def unless_long(step: Step, run_alone: Step) -> Step:
-    """Wraps a step: `run_alone` runs it for videos with an index too long for the media worker."""
+    """Wraps a step: `run_alone` runs it for videos with an index too long for this process."""
 
     def attempt(job: Job, beat: Heartbeat) -> object:
         try:

@@ -97,7 +97,7 @@ def _top_names(count: int) -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedFiles:
-    """Derived files, for the media worker and for players. Each change is one transaction."""
+    """Derived files, for the background worker and for players. Each change is one transaction."""
 
     database: Database
     objects: Objects

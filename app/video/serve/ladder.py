@@ -149,7 +149,8 @@ def _even(pixels: float) -> int:
 
 # ---- capability ----------------------------------------------------------------------------------
 
-# The encoding speed of this host, measured by the media worker; decides the offered renditions.
+# The encoding speed of this host, measured by the background worker; decides which renditions are
+# offered.
 #
 # Without a measurement there is no encoder, and no renditions are offered.
 
@@ -218,7 +219,7 @@ def is_decoded(picture: Track) -> bool:
 # ---- shared capability ---------------------------------------------------------------------------
 
 # The encoding speed of the nodes of a fleet, so that all offer the same renditions: one row for
-# each media worker.
+# each background worker.
 
 
 FRESH_FOR = timedelta(minutes=15)
@@ -230,7 +231,7 @@ ASKED_SECONDS = 5.0
 
 @dataclass
 class SharedCapability:
-    """The capability of the slowest media worker, so that any worker is fast enough for any job.
+    """The capability of the slowest background worker, so that each is fast enough for any job.
 
     Segments from a different ffmpeg must match the others, or are rejected.
     """

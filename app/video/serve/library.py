@@ -124,7 +124,7 @@ def subtitles_of(view: PlaybackView) -> list[Subtitles]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaLibrary:
-    """Read access to videos for players. All files are made by the media worker."""
+    """Read access to videos for players. All files are made by the background worker."""
 
     uploads: UploadRecords
     media: MediaRecords

@@ -1,6 +1,6 @@
 """The renditions of a video and their media, for the web application.
 
-The media worker encodes them; missing segments are queued when a player requests them.
+The background worker encodes them; missing segments are queued when a player requests them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def is_stale(priority: int, now: datetime) -> bool:
 
 # ---- segment queue -------------------------------------------------------------------------------
 
-# Queues segments of renditions for the media worker, and waits until they are encoded.
+# Queues segments of renditions for the background worker, and waits until they are encoded.
 
 
 MOST_QUEUED = 32

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 from flask import Flask
+from sqlalchemy import update
 
 from app.access import audit
 from app.access.audit import AuditFilter
 from app.access.signing import Signing
 from app.core.access import FIRST_PROJECT, Scope
+from app.core.errors import StorageFailed
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadId
 from app.db.nodes import SharedValues
+from app.db.tables import projects
 from app.http import context
 from app.http.services import Services
 from app.ingest.source import StreamSource
@@ -28,6 +32,8 @@ from app.run.build import build_services
 from app.settings import Settings
 from app.uploads.service import NewUpload
 from tests.live_server import leave_database
+
+DAY = 24 * 3600
 
 
 class Operator:
@@ -249,6 +255,41 @@ def test_sweep_removes_files_without_a_record(operator: Operator) -> None:
     staged.write_bytes(b"left by a crash")
     assert operator.run("sweep").exit_code == 0
     assert not staged.exists()
+
+
+def test_sweep_publishes_what_was_interrupted_and_deletes_what_has_expired(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = operator.services
+    idle, old, young = operator.begin(), operator.finish(), operator.finish()
+
+    def fail(*_: object) -> None:
+        raise StorageFailed("The disk fails.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services.store.library, "publish", fail)
+        with pytest.raises(StorageFailed):
+            operator.finish("interrupted.mp4")
+    (interrupted,) = services.records.in_state(
+        UploadState.VERIFYING, 10, idle_since=datetime.now(UTC)
+    )
+    with services.database.write() as connection:
+        connection.execute(update(projects).values(video_seconds=DAY))
+    for upload_id, seconds in ((idle.id, 30 * DAY), (old.name, 2 * DAY), (interrupted.id, 60)):
+        moment = datetime.now(UTC) - timedelta(seconds=seconds)
+        services.records._set(UploadId(upload_id), active_at=moment)
+    result = operator.run("sweep")
+    assert (result.exit_code, result.stdout) == (0, "swept\n")
+    states = {
+        name: services.records.get(UploadId(name)).state
+        for name in (idle.id, old.name, young.name, interrupted.id)
+    }
+    assert states == {
+        idle.id: UploadState.EXPIRED,
+        old.name: UploadState.DELETED,
+        young.name: UploadState.COMPLETE,
+        interrupted.id: UploadState.COMPLETE,
+    }
 
 
 def test_disk_bench_prints_a_table_with_an_explanation_and_leaves_nothing(

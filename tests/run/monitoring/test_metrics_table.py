@@ -15,7 +15,7 @@ from tests.run.monitoring.scrape import labels_by_name
 
 METRIC_ROW = re.compile(r"^\| `(sluice_[a-z_]+)` \| ([^|]+) \|", re.MULTILINE)
 AFTER_A_JOB = {"sluice_job_seconds", "sluice_job_attempts_total"}
-"""Metrics of the media worker, which begin with its first job."""
+"""Metrics of the background worker, which begin with its first job."""
 
 STAGE_ROW = re.compile(r"^\| `([a-z]+)` \| [^|]+ \|$", re.MULTILINE)
 
