@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,12 +16,12 @@ from app.core.errors import StorageFailed
 from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
 from app.core.ranges import ByteRange, RangeSet
 from app.storage.base import BytesLost
-from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
+from app.storage.s3.bucket import CALL_SECONDS, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice, crc32c_text
-from app.storage.s3.reader import SeekableReader
-from app.storage.s3.spool import Spool, Spools, spool_errors
+from app.storage.s3.reader import SeekableReader, read_blocks
+from app.storage.s3.spool import Spool, Spools
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -110,14 +109,13 @@ def _copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool:
 
     Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
     """
-    buffer = memoryview(bytearray(min(COPIED_BYTES, piece.span.length)))
-    value, position = 0, piece.span.start
+    value, position, length = 0, piece.span.start, piece.span.length
     try:
-        with bucket.open(piece.name, ByteRange(0, piece.span.length), piece.span.length) as source:
-            while count := source.readinto(buffer):
-                value = crc32c(buffer[:count], value)
-                _write(buffer[:count], position, taken, spool)
-                position += count
+        with bucket.open(piece.name, ByteRange(0, length), length) as source:
+            for block in read_blocks(source, length):
+                value = crc32c(block, value)
+                _write(block, position, taken, spool)
+                position += len(block)
     except FileNotFoundError as error:
         raise BytesLost(piece.name) from error
     if crc32c_text(value) != piece.crc32c:
@@ -129,10 +127,8 @@ def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: 
     """Write the bytes of a block that are in `taken`."""
     for span in taken:
         start, end = max(span.start, position), min(span.end, position + len(block))
-        while start < end:
-            with spool_errors():
-                wanted = block[start - position : end - position]
-                start += os.pwrite(spool.descriptor, wanted, start - spool.base)
+        if start < end:
+            spool.write(block[start - position : end - position], start)
 
 
 # ---- reading -------------------------------------------------------------------------------------

@@ -81,7 +81,6 @@ class BucketRangeWriter:
         """
         self._spool, self._is_storing = spool, False
         self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self._limits)
-        self._check_room = self._pieces.spools.room_check(spool)
         now = time.monotonic()
         self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoint_seconds
         with spool_errors():
@@ -104,7 +103,7 @@ class BucketRangeWriter:
             self._look_at = now + LOOK_SECONDS
             self._stop_if_superseded()
             self._stop_if_removed()
-        self._check_room(self._copy.position)
+        self._spool.check_room(self._copy.position)
         if now >= self._due_at:
             self._is_storing = True
             self._store()

@@ -194,8 +194,7 @@ class BucketStaging:
         try:
             copy = FileCopy(spool.descriptor, ByteRange(0, span.length), limits)
             with spool_errors():
-                check_room = self._pieces.spools.room_check(spool)
-                copy.run(source, lambda: check_room(copy.position))
+                copy.run(source, lambda: spool.check_room(copy.position))
         except BaseException:
             spool.close()
             raise
