@@ -35,7 +35,7 @@ from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
-from app.storage.s3 import assembly
+from app.storage.s3 import assembly, range_writer
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
@@ -217,9 +217,12 @@ def test_a_store_that_is_down_acknowledges_nothing(
 
 
 @pytest.fixture
-def impatient(bucket: Bucket, catalog: BucketCatalog, tmp_path: Path) -> BucketStore:
+def impatient(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> BucketStore:
     """A store with a checkpoint after each block, and a reserved file of three blocks."""
-    found = BucketStore(bucket, catalog, tmp_path, checkpoint_seconds=0.0)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+    found = BucketStore(bucket, catalog, tmp_path)
     found.staging.reserve(KEY, 3 * BLOCK_BYTES)
     return found
 

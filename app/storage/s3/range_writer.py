@@ -32,7 +32,7 @@ class BucketRangeWriter:
     `recorded` is called with the range of each piece whose row was added.
     """
 
-    def __init__(  # noqa: PLR0913 - called by the staging alone, with names
+    def __init__(
         self,
         pieces: PieceStore,
         file: StoredFile,
@@ -40,7 +40,6 @@ class BucketRangeWriter:
         span: ByteRange,
         lock: int,
         limits: BodyLimits,
-        checkpoint_seconds: float,
         recorded: Callable[[StoredFile, ByteRange], None],
     ) -> None:
         self._pieces = pieces
@@ -48,7 +47,6 @@ class BucketRangeWriter:
         self._span = span
         self._lock = lock
         self._limits = limits
-        self._checkpoint_seconds = checkpoint_seconds
         self._recorded = recorded
         self._stored = list[Piece]()
         self._unverified = list[tuple[ByteRange, Spool]]()
@@ -82,7 +80,7 @@ class BucketRangeWriter:
         self._spool, self._is_storing = spool, False
         self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self._limits)
         now = time.monotonic()
-        self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoint_seconds
+        self._look_at, self._due_at = now + LOOK_SECONDS, now + CHECKPOINT_SECONDS
         with spool_errors():
             try:
                 self._copy.run(source, self._watch)
@@ -109,7 +107,7 @@ class BucketRangeWriter:
             self._store()
             self._tell()
             self._is_storing = False
-            self._due_at = time.monotonic() + self._checkpoint_seconds
+            self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def _store(self) -> None:
         """Store the bytes that have arrived, unless they are verified at the end."""

@@ -46,19 +46,11 @@ class ReceivedWhole:
 class BucketStaging:
     """Implements `Staging` in a bucket. Writers on one node take over with locks in `locks`."""
 
-    def __init__(
-        self,
-        pieces: PieceStore,
-        assembly: Assembly,
-        locks: Folder,
-        *,
-        checkpoint_seconds: float,
-    ) -> None:
+    def __init__(self, pieces: PieceStore, assembly: Assembly, locks: Folder) -> None:
         self.locks = locks
         self._pieces = pieces
         self._catalog = pieces.catalog
         self._assembly = assembly
-        self._checkpoint_seconds = checkpoint_seconds
         self._received: dict[str, ReceivedWhole] = {}
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
 
@@ -80,7 +72,6 @@ class BucketStaging:
                 span=span,
                 lock=lock,
                 limits=limits,
-                checkpoint_seconds=self._checkpoint_seconds,
                 recorded=self._assembly.note,
             )
             try:

@@ -26,7 +26,6 @@ from app.storage.s3.concatenation import concatenate
 from app.storage.s3.direct import BucketCells
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.pieces import PieceStore
-from app.storage.s3.range_writer import CHECKPOINT_SECONDS
 from app.storage.s3.spool import Spools
 from app.storage.s3.staging import BucketStaging
 
@@ -34,21 +33,12 @@ from app.storage.s3.staging import BucketStaging
 class BucketStore:
     """A `Store` in a bucket; `staging` is a folder of this node for bytes on their way."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        catalog: BucketCatalog,
-        staging: Path,
-        *,
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    ) -> None:
+    def __init__(self, bucket: Bucket, catalog: BucketCatalog, staging: Path) -> None:
         folder, locks = Folder(staging), Folder(staging / "locks")
         self.pieces = PieceStore(bucket, catalog, Spools(folder))
         assembly = Assembly(self.pieces)
         self.direct = BucketCells(self.pieces, assembly)
-        self.staging = BucketStaging(
-            self.pieces, assembly, locks, checkpoint_seconds=checkpoint_seconds
-        )
+        self.staging = BucketStaging(self.pieces, assembly, locks)
         self.library = BucketLibrary(self.pieces, self.staging, assembly)
         self.inspection = BucketInspection(catalog, bucket, spools=folder, locks=locks)
 
