@@ -148,17 +148,16 @@ def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clo
     assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
-@pytest.mark.parametrize("use", ["none", "announced", "recorded", "multipart upload"])
-def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, use: str) -> None:
-    if use == "announced":
-        catalog.announce(KEY, f"pieces/{KEY}.1")
-    if use == "recorded":
-        add(catalog, piece(0, 1, f"pieces/{KEY}.1"))
-    if use == "multipart upload":
-        assert catalog.lease(KEY, TOKEN, SECONDS)
-        assert begin(catalog, Multipart("files/a", "upload"))
-    catalog.remove_unused(KEY)
-    assert (catalog.file(KEY) is None) == (use == "none")
+def test_a_file_that_is_touched_does_not_get_idle_sooner(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    catalog.touch(KEY, seconds=900)
+    clock.now += timedelta(seconds=10)
+    catalog.touch(KEY)
+    assert dict(catalog.inventory.staged()) == {KEY: -890.0}
+    clock.now += timedelta(seconds=1000)
+    catalog.touch(KEY)
+    assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
 # ---- pieces --------------------------------------------------------------------------------------
@@ -231,11 +230,9 @@ def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: D
     """In a table of any length: each chunk in progress has a row there."""
     with noted("stored_garbage") as found:
         catalog.announced("direct/a_%.")
-        catalog.remove_unused(OTHER)
-    assert len(found) == 2
-    for text, values in found:
-        steps = plan(database, text, values)
-        assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
 
 
 def test_the_announcement_of_a_chunk_is_found_by_an_index(

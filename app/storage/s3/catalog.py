@@ -9,7 +9,6 @@ any point leaves no unknown object.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -295,20 +294,6 @@ class BucketCatalog:
             own = due.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
             return [Garbage(*row) for row in connection.execute(own)]
 
-    def remove_unused(self, key: str) -> None:
-        """Delete the row of a file that has no bytes, neither stored nor being stored."""
-        has_pieces = sa.select(pieces.c.id).where(pieces.c.key == _KEY).exists()
-        unused = _DELETE_FILE.where(files.c.name.is_(None), files.c.multipart_id.is_(None))
-        with suppress(IntegrityError), self.database.one_statement() as connection:
-            # The error means that another transaction has just added a piece.
-            is_put = [
-                begins_with(connection, garbage.c.name, f"{folder}{key}.")
-                for folder in (PIECES, DIRECT)
-            ]
-            announced = sa.select(garbage.c.id).where(garbage.c.due_at > self._clock())
-            is_used = sa.or_(has_pieces, announced.where(sa.or_(*is_put)).exists())
-            connection.execute(unused.where(~is_used), {"of_key": key})
-
     # ---- pieces
 
     def announce(self, key: str, name: str, *, seconds: float = 0) -> None:
@@ -328,10 +313,11 @@ class BucketCatalog:
             is_named = begins_with(connection, garbage.c.name, prefix)
             return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))
 
-    def touch(self, key: str, seconds: float) -> None:
-        """An unfinished file does not count as idle for that long."""
+    def touch(self, key: str, seconds: float = 0) -> None:
+        """Count an unfinished file as active now, and for that long."""
         until = self._clock() + timedelta(seconds=seconds)
-        self._run(sa.update(files).where(_IS_OPEN).values(active_at=until), {"of_key": key})
+        change = sa.update(files).where(_IS_OPEN, files.c.active_at < until)
+        self._run(change.values(active_at=until), {"of_key": key})
 
     def add(self, connection: sa.Connection, key: str, found: Sequence[Piece]) -> None:
         """Add the rows of stored objects, in a transaction that holds the lock of the upload.

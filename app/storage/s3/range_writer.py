@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 
-from app.core.errors import WriterSuperseded
+from app.core.errors import UploadError, WriterSuperseded
 from app.core.pieces import Piece, StoredFile, spans_of_pieces
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
@@ -58,6 +58,8 @@ class BucketRangeWriter:
         """
         self._checkpoint = None if source.is_verified_at_end else checkpoint
         self._told_to = self._stored_to = position = span.start
+        now = time.monotonic()
+        self._look_at, self._due_at = now + LOOK_SECONDS, now + CHECKPOINT_SECONDS
         for part in spans_of_pieces(span, self._file.length):
             self._tell()
             with ExitStack() as spools:
@@ -79,8 +81,6 @@ class BucketRangeWriter:
         """
         self._spool, self._is_storing = spool, False
         self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self._limits)
-        now = time.monotonic()
-        self._look_at, self._due_at = now + LOOK_SECONDS, now + CHECKPOINT_SECONDS
         with spool_errors():
             try:
                 self._copy.run(source, self._watch)
@@ -102,19 +102,31 @@ class BucketRangeWriter:
             self._stop_if_superseded()
             self._stop_if_removed()
         self._spool.check_room(self._copy.position)
-        if now >= self._due_at:
+        if now < self._due_at:
+            return
+        if self._checkpoint is None:
+            self._touch()
+        else:
             self._is_storing = True
             self._store()
             self._tell()
             self._is_storing = False
-            self._due_at = time.monotonic() + CHECKPOINT_SECONDS
+
+    def _touch(self) -> None:
+        """Keep the file from counting as idle: nothing is recorded before it is verified."""
+        with suppress(UploadError):  # The next try follows soon.
+            self._pieces.catalog.touch(self._file.key)
+        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def _store(self) -> None:
         """Store the bytes that have arrived, unless they are verified at the end."""
+        if self._checkpoint is None:
+            return
         fresh = ByteRange(self._stored_to, self._spool.base + self._copy.position)
-        if self._checkpoint is not None and fresh.length:
+        if fresh.length:
             self._put(self._spool, fresh)
             self._stored_to = fresh.end
+        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def _tell(self) -> None:
         """Report the stored bytes with `checkpoint`."""
@@ -140,6 +152,8 @@ class BucketRangeWriter:
             span, spool = self._unverified.pop(0)
             with spool:
                 self._put(spool, span)
+            if time.monotonic() >= self._due_at:
+                self._touch()
 
     @contextmanager
     def recording(self) -> Iterator[AddRows]:

@@ -18,7 +18,7 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage
 from app.storage.base import BytesLost
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
+from app.storage.local.range_lock import lock_range, stop_writer
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import FILES
 from app.storage.s3.inventory import collect
@@ -146,10 +146,7 @@ class BucketStaging:
         return PieceReader(self._pieces, key, file.length)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Drop a file without stored bytes and without writers on this node."""
-        with self._lock_file(key) as lock:
-            if try_lock(lock, WHOLE_FILE) and is_unused():
-                self._catalog.remove_unused(key)
+        """Do nothing, as `enlarge`: the row without bytes goes when its upload ends."""
 
     def remove(self, key: str) -> None:
         """Remove the file, unless it is published."""
