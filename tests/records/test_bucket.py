@@ -102,10 +102,9 @@ def test_a_file_is_there_once_it_is_reserved(catalog: BucketCatalog) -> None:
     assert (found.length, found.name, found.multipart) == (100, None, None)
 
 
-def test_reserving_again_may_ask_for_more(catalog: BucketCatalog) -> None:
+def test_reserving_again_changes_nothing(catalog: BucketCatalog) -> None:
     catalog.reserve(KEY, 200)
-    catalog.reserve(KEY, 150)
-    assert catalog.require(KEY).length == 200
+    assert catalog.require(KEY).length == 100
 
 
 def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) -> None:
@@ -329,16 +328,6 @@ def test_the_longest_piece_is_found_by_its_last_byte(
     add(catalog, piece(start, start + length, "long"), key=OTHER)
     last = start + length - 1
     found, _ = catalog.pieces(OTHER, ByteRange(last, last + 1))
-    assert [each.name for each in found] == ["long"]
-
-
-def test_a_piece_that_was_stored_before_the_length_grew_is_found(catalog: BucketCatalog) -> None:
-    catalog.reserve(OTHER, 1 << 40)
-    length = piece_bytes(1 << 40)
-    add(catalog, piece(0, length, "long"), key=OTHER)
-    catalog.reserve(OTHER, 5 << 40)
-    catalog.reserve(OTHER, 1)
-    found, _ = catalog.pieces(OTHER, ByteRange(length - 1, length))
     assert [each.name for each in found] == ["long"]
 
 

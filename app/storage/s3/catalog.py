@@ -102,7 +102,7 @@ _LONGEST_PIECE = (
     .scalar_subquery()
 )
 """No piece before a position is longer: `longest` is for those that were stored while the length
-was not known, and the rest is `piece_bytes` of the length, which only grows."""
+was not known, and the rest is `piece_bytes` of the length."""
 
 _PIECES = (
     sa.select(pieces)
@@ -177,17 +177,11 @@ class BucketCatalog:
     # ---- files
 
     def reserve(self, key: str, length: int | None) -> None:
-        """Add a file; the length of an existing file can only grow."""
+        """Add a file, unless it is known; None if its length is not known yet."""
         values = {"key": key, "length": length, "is_published": False, "active_at": self._clock()}
         with self.database.one_statement() as connection:
             new = upsert_into(files, connection.dialect.name).values(values)
-            connection.execute(
-                new.on_conflict_do_update(
-                    index_elements=[files.c.key],
-                    set_={"length": new.excluded.length},
-                    where=sa.and_(files.c.name.is_(None), files.c.length < new.excluded.length),
-                )
-            )
+            connection.execute(new.on_conflict_do_nothing(index_elements=[files.c.key]))
 
     def file(self, key: str) -> StoredFile | None:
         """Returns a file; None if there is none."""

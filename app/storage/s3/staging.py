@@ -55,7 +55,7 @@ class BucketStaging:
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
 
     def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
-        """Add the file's row; a bucket reserves no space. A length of 0 may still grow."""
+        """Add the file's row; a bucket reserves no space. 0 stands for an unknown length."""
         self._catalog.reserve(key, length or None)
 
     def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
