@@ -78,6 +78,22 @@ def test_long_parts_are_concatenated(
     assert content(store, KEY) == pattern(0, length)
 
 
+@pytest.mark.usefixtures("short_pieces")
+def test_pieces_of_which_others_have_some_bytes_are_not_stored_again(in_bucket: InBucket) -> None:
+    store, keys, length = in_bucket.store, [f"{number:032x}" for number in (1, 2)], 2 * PIECE + 10
+    for key in keys:
+        store.staging.reserve(key, length)
+        for start, end in ((PIECE, length), (PIECE - 1000, PIECE + 1000), (0, PIECE), (50, 90)):
+            fill(store, key, start, end)
+    stored = [each.name for each in in_bucket.bucket.list_objects()]
+    store.staging.reserve(KEY, 2 * length)
+    store.library.concatenate(KEY, [(key, length) for key in keys])
+    assert [each.name for each in in_bucket.bucket.list_objects()] == stored
+    assert read_all(store, [KEY]) == [pattern(0, length) * 2]
+    store.library.publish(KEY, 2 * length)
+    assert content(store, KEY) == pattern(0, length) * 2
+
+
 def read_all(store: Store, keys: Sequence[str]) -> list[bytes]:
     """The bytes of files, published or not."""
     found = []

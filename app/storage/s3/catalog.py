@@ -115,6 +115,21 @@ _PIECES = (
 )
 """Pieces with bytes of a range, in the order of their first ones."""
 
+_position = sa.bindparam("position", type_=pieces.c.start.type)
+_SHARE_PIECES = sa.insert(pieces).from_select(
+    ["key", "start", "end", "name", "crc32c"],
+    sa.select(
+        sa.bindparam("new_key", type_=pieces.c.key.type),
+        pieces.c.start + _position,
+        pieces.c.end + _position,
+        pieces.c.name,
+        pieces.c.crc32c,
+    )
+    .where(pieces.c.key == _KEY)
+    .order_by(pieces.c.id),
+)
+"""New ids have the order of the old ones, so that the same pieces win."""
+
 _ADD_PART = _insert(parts, "key", "number", "end", "etag", "crc32c", condition=_IS_LEASED)
 
 _LOCK_SHARED = (
@@ -336,28 +351,23 @@ class BucketCatalog:
         with self.database.write() as connection:
             self.add(connection, key, found)
 
-    def share(self, key: str, sources: Mapping[str, Sequence[Piece]]) -> None:
-        """Add rows for objects of other files to a file.
+    def share(self, key: str, sources: Sequence[tuple[str, int]]) -> None:
+        """Add the rows of other files to a file; each comes with the position of its first byte.
 
-        `sources` has the pieces by the keys of those files. Raises `BytesLost` if one is gone. Does
-        nothing if the file is one object already.
+        A source may be longer than what is wanted of it: the rows of later ones come first, so that
+        these win. Raises `BytesLost` if one is gone or is one object, which has no rows. Does
+        nothing if the file itself is one object already.
         """
+        is_open = sa.select(files.c.key).where(_IS_OPEN)
+        locked = is_open.with_for_update(read=True)  # Until the commit, it stays in pieces.
         with self.database.write() as connection:
-            is_open = sa.select(files.c.key).where(_IS_OPEN).with_for_update()
-            if connection.execute(is_open, {"of_key": key}).first() is None:
+            if connection.execute(is_open.with_for_update(), {"of_key": key}).first() is None:
                 return
-            for of_key, shared in sources.items():
-                locked = sa.select(files.c.key).where(files.c.key == _KEY)
-                locked = locked.with_for_update(read=True, key_share=True)
-                names = sa.select(pieces.c.name).where(pieces.c.key == _KEY)
+            for of_key, position in reversed(sources):
                 if connection.execute(locked, {"of_key": of_key}).first() is None:
                     raise BytesLost(of_key)
-                known = set(connection.scalars(names, {"of_key": of_key}))
-                if not known.issuperset(piece.name for piece in shared):
-                    raise BytesLost(of_key)
-                for piece in shared:
-                    if not connection.execute(_ADD_PIECE, _row(key, piece)).rowcount:
-                        raise BytesLost(key)
+                moved = {"of_key": of_key, "new_key": key, "position": position}
+                connection.execute(_SHARE_PIECES, moved)
 
     def pieces(self, key: str, span: ByteRange) -> tuple[list[Piece], int]:
         """Pieces with bytes from `span.start` on, and how far the list is complete.
