@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -111,17 +111,15 @@ class BucketStaging:
 
     def sync(self, keys: Sequence[str]) -> None:
         """Put short files into the bucket in parallel; longer ones are there already."""
-        self.put_received(keys)
-        for key in keys:
-            if key not in self._received:
-                self._catalog.require(key)
-
-    def put_received(self, keys: Sequence[str]) -> None:
-        """Put the files that are waiting in a spool."""
         found = {key: self._received.get(key) for key in keys}
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
-        if not held:
-            return
+        if held:
+            self._put(held)
+        for key, whole in found.items():
+            if whole is None:
+                self._catalog.require(key)
+
+    def _put(self, held: Mapping[str, ReceivedWhole]) -> None:
         self._catalog.add_whole([(key, each.name, each.length) for key, each in held.items()])
 
         def put(whole: ReceivedWhole) -> None:

@@ -61,14 +61,12 @@ class BucketLibrary:
 
     def publish(self, key: str, length: int) -> None:
         """Make the file one object and mark its row as published."""
-        self.staging.put_received([key])
         self.assembly.publish(key, length)
         self.staging.let_go(key)
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """Publish files, in one statement for all that are one object already."""
         keys = [key for key, _ in files]
-        self.staging.put_received(keys)
         if self.pieces.catalog.publish(keys) < len(keys):
             for key, length in files:
                 self.assembly.publish(key, length)
