@@ -343,14 +343,17 @@ def test_short_files_are_sent_to_their_end_before_one_of_them_fails(
     in_bucket: InBucket, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller then closes the spools, and their descriptors become those of others."""
-    staging, put, has_failed = in_bucket.store.staging, Bucket.put_object, Event()
+    staging, put = in_bucket.store.staging, Bucket.put_object
+    has_begun, has_failed = Event(), Event()
     names = list[str]()
 
     def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> Checksums:
         names.append(name)
         if KEY in name and not has_failed.is_set():
+            assert has_begun.wait(30)
             has_failed.set()
             raise ServerBusy("The object store does not answer in time.")
+        has_begun.set()
         assert has_failed.wait(30)
         return put(own, name, sent)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from io import RawIOBase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crc32c import crc32c
 
@@ -31,6 +31,8 @@ READS_AT_ONCE = 8
 
 WINDOW_BYTES = 8 * PIECE_BYTES
 """How far ahead a reader looks up pieces."""
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -62,17 +64,14 @@ class PieceStore:
         span, ranges = span_of(group), defaultdict[Piece, list[ByteRange]](list)
         for piece, taken in group:
             ranges[piece].append(taken)
-        spool, reads = self.spools.open(span.start), list[Future[None]]()
+        spool = self.spools.open(span.start)
+
+        def copy(piece: Piece) -> None:
+            _copy_piece(self.within(piece.span.length), piece, ranges[piece], spool)
+
         try:
-            for piece, wanted in ranges.items():
-                bucket = self.within(piece.span.length)
-                reads.append(self._reading.submit(_copy_piece, bucket, piece, wanted, spool))
-            for each in reads:
-                each.result()
+            run_all(self._reading, copy, ranges)
         except BaseException:
-            for each in reads:
-                each.cancel()
-            wait(reads)  # No thread may write to a closed spool.
             spool.close()
             raise
         return spool
@@ -97,6 +96,22 @@ class PieceStore:
     def within(self, length: int) -> Bucket:
         """The bucket, with the time limit of a request of `length` bytes."""
         return self.bucket.within(CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND)
+
+
+def run_all(threads: ThreadPoolExecutor, call: Callable[[T], None], items: Iterable[T]) -> None:
+    """Call a function with each item, in parallel; raises what one of the calls raises.
+
+    Waits for the others first: none may go on with a spool that its caller closes then.
+    """
+    running = list[Future[None]]()
+    try:
+        running.extend(threads.submit(call, each) for each in items)
+        for future in running:
+            future.result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)
 
 
 def new_name(folder: str, key: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
@@ -22,7 +22,7 @@ from app.storage.local.range_lock import lock_range, stop_writer
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import FILES
 from app.storage.s3.inventory import collect
-from app.storage.s3.pieces import PieceReader, PieceStore, new_name
+from app.storage.s3.pieces import PieceReader, PieceStore, new_name, run_all
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool, spool_errors
 
@@ -114,24 +114,18 @@ class BucketStaging:
         found = {key: self._received.get(key) for key in keys}
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
         if held:
-            self._put(held)
+            wholes = [(key, each.name, each.length) for key, each in held.items()]
+            self._catalog.add_whole(wholes)
+            with Stage.SYNC, without_slot():
+                run_all(self._putting, self._put, held.values())
         for key, whole in found.items():
             if whole is None:
                 self._catalog.require(key)
 
-    def _put(self, held: Mapping[str, ReceivedWhole]) -> None:
-        self._catalog.add_whole([(key, each.name, each.length) for key, each in held.items()])
-
-        def put(whole: ReceivedWhole) -> None:
-            body = whole.spool.slice(ByteRange(0, whole.length))
-            self._pieces.within(body.length).put_object(whole.name, body)
-            whole.is_put = True
-
-        with Stage.SYNC, without_slot():
-            puts = [self._putting.submit(put, whole) for whole in held.values()]
-            wait(puts)  # If one fails, all spools are closed: none may be in use.
-            for each in puts:
-                each.result()
+    def _put(self, whole: ReceivedWhole) -> None:
+        body = whole.spool.slice(ByteRange(0, whole.length))
+        self._pieces.within(body.length).put_object(whole.name, body)
+        whole.is_put = True
 
     def open(self, key: str) -> RawIOBase:
         """Open a file at its start."""
