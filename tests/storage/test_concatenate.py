@@ -190,6 +190,22 @@ def test_a_missing_part_is_lost_bytes(folders: Folders, problem: str) -> None:
     assert not (folders.library / KEY).exists()
 
 
+@pytest.mark.parametrize("is_published", [False, True], ids=["arriving", "published"])
+@pytest.mark.parametrize("problem", ["no part", "short part"])
+def test_a_missing_part_in_a_bucket_is_lost_bytes(
+    in_bucket: InBucket, problem: str, *, is_published: bool
+) -> None:
+    store, (key, length) = in_bucket.store, PARTS[0]
+    stage_in(store, PARTS[:2])
+    if is_published:
+        store.library.publish(key, length)
+    if problem == "no part":
+        store.library.delete(key)
+    store.staging.reserve(KEY, 1000)
+    with pytest.raises(BytesLost):
+        store.library.concatenate(KEY, [PARTS[1], (key, length + 1)])
+
+
 def test_concatenating_waits_for_an_older_writer(folders: Folders) -> None:
     stage_parts(folders)
     folders.store.staging.reserve(KEY, 1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.core.pieces import spans_of_pieces
+from app.core.pieces import StoredFile, spans_of_pieces
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
 from app.storage.s3.pieces import PieceReader, PieceStore
@@ -21,8 +21,9 @@ def concatenate(store: PieceStore, key: str, sources: Sequence[tuple[str, int]])
         return
     shared, position = list[tuple[str, int]](), 0
     for source_key, length in sources:
-        if store.catalog.require(source_key).name is not None:
-            _put_again(store, key, source_key, length, position)
+        source = store.catalog.require(source_key)
+        if source.name is not None:
+            _put_again(store, key, source, length, position)
         elif store.has_all(source_key, length):
             shared.append((source_key, position))
         else:
@@ -31,12 +32,12 @@ def concatenate(store: PieceStore, key: str, sources: Sequence[tuple[str, int]])
     store.catalog.share(key, shared)
 
 
-def _put_again(store: PieceStore, key: str, source_key: str, length: int, position: int) -> None:
-    """Put bytes of another file as pieces; its first byte is the one at `position`."""
-    with PieceReader(store, source_key, length) as source:
+def _put_again(store: PieceStore, key: str, source: StoredFile, length: int, position: int) -> None:
+    """Put the first `length` bytes of another file as pieces, from `position` on."""
+    with PieceReader(store, source.key, source.length) as file:
         for span in spans_of_pieces(ByteRange(0, length), length):
             with store.spools.open(span.start) as spool:
-                spool.fill(source, span.length)
+                spool.fill(file, span.length)
                 moved = ByteRange(position + span.start, position + span.end)
                 piece = store.put(key, moved, spool.slice(span))
             store.catalog.add_alone(key, [piece])
