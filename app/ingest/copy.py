@@ -301,7 +301,7 @@ class FileCopy:
                     if self._splicing is not None and self._splicing.can_splice:
                         break
             finally:
-                _write_all(self._descriptor, block[:filled], self.position)
+                write_all(self._descriptor, block[:filled], self.position)
                 self.position += filled
         return False
 
@@ -323,7 +323,8 @@ def discard(
     return dropped
 
 
-def _write_all(descriptor: int, data: memoryview, position: int) -> None:
+def write_all(descriptor: int, data: memoryview, position: int) -> None:
+    """Write to a file; a nearly full disk may take the bytes in several steps."""
     with Stage.WRITE:
         while data:
             written = os.pwrite(descriptor, data, position)

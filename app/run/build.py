@@ -138,7 +138,7 @@ def assemble(
         allowance=links.allowance,
     )
     cells = store.direct if settings.direct_uploads else None
-    direct = None if cells is None else DirectUploads(cells, chunks)
+    direct = None if cells is None else DirectUploads(cells, chunks, records)
     whole_files = WholeFiles(
         shared,
         records,

@@ -133,7 +133,8 @@ class Staging(Protocol):
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
         """Free the space of a file without writers if `is_unused()`; it can be reserved again.
 
-        `is_unused` is called while no writer can start. Later writers raise `BytesLost`.
+        `is_unused` is called while no writer can start. Later writers raise `BytesLost`. A store
+        that reserves no space keeps the file.
         """
         ...
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from app.core.errors import NotDirect
+from app.core.errors import CellNotStored, NotDirect
 from app.core.lifecycle import UploadState
 from app.core.pieces import CellOffer, PromisedCell, piece_bytes
 from app.core.upload import Upload, UploadKind
+from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost, DirectCells
 from app.uploads.chunks import Chunks
 
@@ -22,8 +23,9 @@ class DirectUploads:
     `origin` is the bucket's origin, to which browsers send the cells.
     """
 
-    def __init__(self, cells: DirectCells, chunks: Chunks) -> None:
+    def __init__(self, cells: DirectCells, chunks: Chunks, records: UploadRecords) -> None:
         self.origin = cells.origin
+        self._records = records
         self._cells = cells
         self._chunks = chunks
 
@@ -51,12 +53,20 @@ class DirectUploads:
         """Record cells that the bucket has; the request with the last one completes the upload.
 
         Returns the updated upload. Raises `CellNotStored` if the bucket lacks any of the cells;
-        then none is recorded.
+        then none is recorded. Repeatable, also while an earlier call still runs.
         """
         missing = self._missing(upload, promised)
-        with _through_server():
-            stored = self._cells.accept(upload.id, missing) if missing else []
-            return self._chunks.note_stored(upload, stored)
+        while True:
+            try:
+                with _through_server():
+                    stored = self._cells.accept(upload.id, missing) if missing else []
+                    return self._chunks.note_stored(upload, stored)
+            except (CellNotStored, NotDirect):
+                upload = self._records.get(upload.id)
+                left = self._missing(upload, promised)
+                if len(left) == len(missing):
+                    raise
+                missing = left  # Another request has recorded the others.
 
     def _missing(self, upload: Upload, promised: Sequence[PromisedCell]) -> list[PromisedCell]:
         for each in promised:

@@ -12,8 +12,9 @@ from typing import Any
 
 from app.core.ranges import ByteRange
 from app.storage.s3.address import AccessKey, BucketAddress
-from app.storage.s3.bucket import COPIED_BYTES, Bucket
+from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import SpoolSlice
+from app.storage.s3.reader import COPIED_BYTES
 from bench.lib.harness import Benchmark, Lab
 from bench.lib.plot import Plot, panel_of
 from bench.lib.report import Table

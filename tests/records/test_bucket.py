@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,6 +32,7 @@ from app.core.upload import Upload
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
 from app.storage.base import BytesLost
+from app.storage.s3 import catalog as catalog_module
 from app.storage.s3.catalog import (
     _PIECES,
     ANNOUNCED_FOR,
@@ -45,6 +46,8 @@ from tests.storage.nodes import discard
 
 KEY = "0" * 31 + "a"
 OTHER = "0" * 31 + "b"
+THIRD = "0" * 31 + "c"
+WHOLE = ByteRange(0, 270)
 CHECKSUMS = Checksums("etag", "AAAAAA==")
 TOKEN = "token"
 OTHER_TOKEN = "other"
@@ -109,10 +112,9 @@ def test_a_file_is_there_once_it_is_reserved(catalog: BucketCatalog) -> None:
     assert (found.length, found.name, found.multipart) == (100, None, None)
 
 
-def test_reserving_again_may_ask_for_more(catalog: BucketCatalog) -> None:
+def test_reserving_again_changes_nothing(catalog: BucketCatalog) -> None:
     catalog.reserve(KEY, 200)
-    catalog.reserve(KEY, 150)
-    assert catalog.require(KEY).length == 200
+    assert catalog.require(KEY).length == 100
 
 
 def test_published_files_are_listed_apart(catalog: BucketCatalog, clock: Clock) -> None:
@@ -155,17 +157,16 @@ def test_activity_is_moved_but_not_beyond_now(catalog: BucketCatalog, clock: Clo
     assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
-@pytest.mark.parametrize("use", ["none", "announced", "recorded", "multipart upload"])
-def test_only_an_unused_file_is_given_back(catalog: BucketCatalog, use: str) -> None:
-    if use == "announced":
-        catalog.announce(KEY, f"pieces/{KEY}.1")
-    if use == "recorded":
-        add(catalog, piece(0, 1, f"pieces/{KEY}.1"))
-    if use == "multipart upload":
-        assert catalog.lease(KEY, TOKEN, SECONDS)
-        begin(catalog, Multipart("files/a", "upload"))
-    catalog.remove_unused(KEY)
-    assert (catalog.file(KEY) is None) == (use == "none")
+def test_a_file_that_is_touched_does_not_get_idle_sooner(
+    catalog: BucketCatalog, clock: Clock
+) -> None:
+    catalog.touch(KEY, seconds=900)
+    clock.now += timedelta(seconds=10)
+    catalog.touch(KEY)
+    assert dict(catalog.inventory.staged()) == {KEY: -890.0}
+    clock.now += timedelta(seconds=1000)
+    catalog.touch(KEY)
+    assert dict(catalog.inventory.staged()) == {KEY: 0.0}
 
 
 # ---- pieces --------------------------------------------------------------------------------------
@@ -238,11 +239,9 @@ def test_announcements_are_found_by_an_index(catalog: BucketCatalog, database: D
     """In a table of any length: each chunk in progress has a row there."""
     with noted("stored_garbage") as found:
         catalog.announced("direct/a_%.")
-        catalog.remove_unused(OTHER)
-    assert len(found) == 2
-    for text, values in found:
-        steps = plan(database, text, values)
-        assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
+    [(text, values)] = found
+    steps = plan(database, text, values)
+    assert any("name>" in step or "name)::text ~>=~" in step for step in steps)
 
 
 def test_the_announcement_of_a_chunk_is_found_by_an_index(
@@ -339,16 +338,6 @@ def test_the_longest_piece_is_found_by_its_last_byte(
     add(catalog, piece(start, start + length, "long"), key=OTHER)
     last = start + length - 1
     found, _ = catalog.pieces(OTHER, ByteRange(last, last + 1))
-    assert [each.name for each in found] == ["long"]
-
-
-def test_a_piece_that_was_stored_before_the_length_grew_is_found(catalog: BucketCatalog) -> None:
-    catalog.reserve(OTHER, 1 << 40)
-    length = piece_bytes(1 << 40)
-    add(catalog, piece(0, length, "long"), key=OTHER)
-    catalog.reserve(OTHER, 5 << 40)
-    catalog.reserve(OTHER, 1)
-    found, _ = catalog.pieces(OTHER, ByteRange(length - 1, length))
     assert [each.name for each in found] == ["long"]
 
 
@@ -618,9 +607,9 @@ def test_garbage_that_could_not_be_removed_is_due_again_later(
 # ---- shared objects ------------------------------------------------------------------------------
 
 
-def share(catalog: BucketCatalog, shared: Piece) -> None:
+def share(catalog: BucketCatalog) -> None:
     catalog.reserve(OTHER, 100)
-    catalog.share(OTHER, {KEY: [shared]})
+    catalog.share(OTHER, [(KEY, 0)])
 
 
 @pytest.mark.parametrize("first", [KEY, OTHER])
@@ -629,7 +618,7 @@ def test_a_shared_object_goes_with_its_last_file(
     catalog: BucketCatalog, clock: Clock, first: str, *, is_finished: bool
 ) -> None:
     add(catalog, piece(0, 100, "shared"))
-    share(catalog, piece(0, 100, "shared"))
+    share(catalog)
     last = OTHER if first == KEY else KEY
     if is_finished:
         assert catalog.finish(last, "shared", 100)
@@ -646,7 +635,7 @@ def test_two_files_that_share_an_object_end_at_once(catalog: BucketCatalog, cloc
     add(catalog, *(piece(number, number + 1, f"piece-{number}") for number in range(100)))
     found, _ = catalog.pieces(KEY, ByteRange(0, 100))
     catalog.reserve(OTHER, 100)
-    catalog.share(OTHER, {KEY: found})
+    catalog.share(OTHER, [(KEY, 0)])
     catalog.announce(OTHER, "whole")
     with ThreadPoolExecutor() as pool:
         removal = pool.submit(catalog.remove, KEY, also_published=True)
@@ -667,9 +656,49 @@ def test_objects_are_shared_only_while_their_file_has_them(
         catalog.announce(KEY, "whole")
         catalog.finish(KEY, "whole", 100)
     if end == "never":
-        share(catalog, piece(0, 100, "shared"))
+        share(catalog)
         assert names(catalog, OTHER) == ["shared"]
         return
     with pytest.raises(BytesLost):
-        share(catalog, piece(0, 100, "shared"))
+        share(catalog)
+    assert names(catalog, OTHER) == []
+
+
+def test_of_shared_pieces_the_same_ones_win(catalog: BucketCatalog) -> None:
+    """Wherever they are moved to, and however far the file before reaches."""
+    add(catalog, piece(0, 60, "a"), piece(0, 100, "b"), piece(40, 70, "hidden"))
+    for key in (OTHER, THIRD):
+        catalog.reserve(key, 300)
+    add(catalog, piece(20, 50, "d"), piece(0, 80, "e"), key=OTHER)
+    sources = [(KEY, 0), (OTHER, 90), (KEY, 170)]
+    for _ in range(2):
+        catalog.share(THIRD, sources)
+        found, _ = catalog.pieces(THIRD, WHOLE)
+        taken = [(each.name, span.start, span.end) for each, span in overlay(found, WHOLE)]
+        assert taken == [
+            *(("a", 0, 60), ("b", 60, 90)),
+            *(("e", 90, 110), ("d", 110, 140), ("e", 140, 170)),
+            *(("a", 170, 230), ("b", 230, 270)),
+        ]
+
+
+def test_nothing_is_shared_of_a_file_that_is_becoming_one_object(
+    catalog: BucketCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pieces are garbage then."""
+    add(catalog, piece(0, 100, "piece"))
+    catalog.reserve(OTHER, 100)
+    catalog.announce(KEY, "whole")
+    discard_rest, sharing = catalog_module._discard_rest, list[Future[None]]()
+
+    def discard_late(connection: sa.Connection, values: Mapping[str, object]) -> None:
+        sharing.append(pool.submit(catalog.share, OTHER, [(KEY, 0)]))
+        wait(sharing, timeout=0.3)
+        discard_rest(connection, values)
+
+    monkeypatch.setattr(catalog_module, "_discard_rest", discard_late)
+    with ThreadPoolExecutor() as pool:
+        assert catalog.finish(KEY, "whole", 100)
+        with pytest.raises(BytesLost):
+            sharing[0].result()
     assert names(catalog, OTHER) == []

@@ -7,10 +7,11 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from io import RawIOBase
 from itertools import pairwise
 from pathlib import Path
@@ -33,10 +34,11 @@ from app.core.pieces import (
 )
 from app.core.ranges import ByteRange, RangeSet
 from app.ingest.copy import BLOCK_BYTES
+from app.ingest.source import Watch, no_watch
 from app.storage.base import BytesLost, Store
 from app.storage.local.folder import Folder
 from app.storage.local.range_lock import try_lock
-from app.storage.s3 import assembly
+from app.storage.s3 import assembly, range_writer
 from app.storage.s3.address import BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import S3Caller
@@ -234,9 +236,12 @@ def test_a_store_that_is_down_acknowledges_nothing(
 
 
 @pytest.fixture
-def impatient(bucket: Bucket, catalog: BucketCatalog, tmp_path: Path) -> BucketStore:
+def impatient(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> BucketStore:
     """A store with a checkpoint after each block, and a reserved file of three blocks."""
-    found = BucketStore(bucket, catalog, tmp_path, checkpoint_seconds=0.0)
+    monkeypatch.setattr(range_writer, "CHECKPOINT_SECONDS", 0.0)
+    found = BucketStore(bucket, catalog, tmp_path)
     found.staging.reserve(KEY, 3 * BLOCK_BYTES)
     return found
 
@@ -274,6 +279,62 @@ def test_bytes_that_could_not_be_stored_are_not_sent_a_second_time(
     assert (len(names), told) == (1, [])
 
 
+class TickingSource(PiecesSource):
+    """A body verified at its end; before each block, something happens."""
+
+    def __init__(self, data: bytes, happen: Callable[[], object]) -> None:
+        super().__init__(data, is_verified_at_end=True)
+        self._happen = happen
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        self._happen()
+        return super().readinto(buffer)
+
+    def finish(self, _watch: Watch = no_watch, /) -> None:
+        self._happen()
+
+
+def test_a_file_is_not_idle_while_bytes_arrive_that_are_verified_at_their_end(
+    impatient: BucketStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is recorded for hours, and an upload through a link expires without bytes."""
+    idle, put, step, span = list[float](), Bucket.put_object, 600.0, ByteRange(0, LONG)
+
+    def wait() -> None:
+        idle.extend(file.idle_seconds for file in impatient.inspection.staged())
+        clock.now += timedelta(seconds=step)
+
+    def slow_put(own: Bucket, name: str, sent: SpoolSlice) -> Checksums:
+        wait()
+        return put(own, name, sent)
+
+    monkeypatch.setattr(Bucket, "put_object", slow_put)
+    source = TickingSource(pattern(0, LONG), wait)
+    with impatient.staging.writer(KEY, span, LIMITS) as writer:
+        writer.write(span, source, ignore)
+        writer.finish(source)
+        record(impatient, writer)
+    assert len(idle) > LONG // BLOCK_BYTES
+    assert max(idle) == step
+    assert RangeSet.of(pieces_of(impatient)).covers(span)
+
+
+def test_a_sweep_leaves_a_file_alone_that_another_node_writes(
+    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
+) -> None:
+    """Its locks are unknown here, and nothing is announced before the first checkpoint."""
+    one, other = (BucketStore(bucket, catalog, tmp_path / name) for name in ("one", "other"))
+    one.staging.reserve(KEY, 10)
+    span = ByteRange(0, 10)
+    source = TickingSource(pattern(0, 10), lambda: other.staging.give_back(KEY, lambda: True))
+    with one.staging.writer(KEY, span, LIMITS) as writer:
+        writer.write(span, source, ignore)
+        writer.finish(source)
+        record(one, writer)
+    one.library.publish(KEY, 10)
+    assert content(one, KEY) == pattern(0, 10)
+
+
 def test_a_whole_file_of_unknown_length_becomes_pieces(in_bucket: InBucket) -> None:
     store, length = in_bucket.store, LONG
     source = PiecesSource(pattern(0, length), is_told=False)
@@ -299,14 +360,17 @@ def test_short_files_are_sent_to_their_end_before_one_of_them_fails(
     in_bucket: InBucket, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller then closes the spools, and their descriptors become those of others."""
-    staging, put, has_failed = in_bucket.store.staging, Bucket.put_object, Event()
+    staging, put = in_bucket.store.staging, Bucket.put_object
+    has_begun, has_failed = Event(), Event()
     names = list[str]()
 
     def fail_first(own: Bucket, name: str, sent: SpoolSlice) -> Checksums:
         names.append(name)
         if KEY in name and not has_failed.is_set():
+            assert has_begun.wait(30)
             has_failed.set()
             raise ServerBusy("The object store does not answer in time.")
+        has_begun.set()
         assert has_failed.wait(30)
         return put(own, name, sent)
 

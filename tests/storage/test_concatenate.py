@@ -78,6 +78,22 @@ def test_long_parts_are_concatenated(
     assert content(store, KEY) == pattern(0, length)
 
 
+@pytest.mark.usefixtures("short_pieces")
+def test_pieces_of_which_others_have_some_bytes_are_not_stored_again(in_bucket: InBucket) -> None:
+    store, keys, length = in_bucket.store, [f"{number:032x}" for number in (1, 2)], 2 * PIECE + 10
+    for key in keys:
+        store.staging.reserve(key, length)
+        for start, end in ((PIECE, length), (PIECE - 1000, PIECE + 1000), (0, PIECE), (50, 90)):
+            fill(store, key, start, end)
+    stored = [each.name for each in in_bucket.bucket.list_objects()]
+    store.staging.reserve(KEY, 2 * length)
+    store.library.concatenate(KEY, [(key, length) for key in keys])
+    assert [each.name for each in in_bucket.bucket.list_objects()] == stored
+    assert read_all(store, [KEY]) == [pattern(0, length) * 2]
+    store.library.publish(KEY, 2 * length)
+    assert content(store, KEY) == pattern(0, length) * 2
+
+
 def read_all(store: Store, keys: Sequence[str]) -> list[bytes]:
     """The bytes of files, published or not."""
     found = []
@@ -172,6 +188,22 @@ def test_a_missing_part_is_lost_bytes(folders: Folders, problem: str) -> None:
     with pytest.raises(BytesLost):
         folders.store.library.concatenate(KEY, PARTS)
     assert not (folders.library / KEY).exists()
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["arriving", "published"])
+@pytest.mark.parametrize("problem", ["no part", "short part"])
+def test_a_missing_part_in_a_bucket_is_lost_bytes(
+    in_bucket: InBucket, problem: str, *, is_published: bool
+) -> None:
+    store, (key, length) = in_bucket.store, PARTS[0]
+    stage_in(store, PARTS[:2])
+    if is_published:
+        store.library.publish(key, length)
+    if problem == "no part":
+        store.library.delete(key)
+    store.staging.reserve(KEY, 1000)
+    with pytest.raises(BytesLost):
+        store.library.concatenate(KEY, [PARTS[1], (key, length + 1)])
 
 
 def test_concatenating_waits_for_an_older_writer(folders: Folders) -> None:

@@ -13,10 +13,12 @@ import pytest
 from app.core.errors import ServerBusy
 from app.core.ranges import ByteRange
 from app.storage.base import BytesLost
+from app.storage.local import folder
 from app.storage.local.folder import Folder
 from app.storage.s3.connections import Connections, Request, StoreUnreachable
 from app.storage.s3.contents import SpoolTooShort
 from app.storage.s3.spool import KEPT_FILES, Spools
+from tests.storage.sources import pattern
 from tests.storage.stores import names
 
 
@@ -93,3 +95,26 @@ def test_a_spool_is_filled_from_a_file(spools: Spools) -> None:
         assert os.fstat(spool.descriptor).st_size == 3_000_000
     with spools.open(0) as spool, io.FileIO("/dev/null") as empty, pytest.raises(BytesLost):
         spool.fill(empty, 1)
+
+
+def test_a_nearly_full_disk_that_takes_some_of_the_bytes_leaves_no_hole(
+    spools: Spools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite, content = os.pwrite, pattern(0, 2_500_000)
+    (tmp_path / "source").write_bytes(content)
+    monkeypatch.setattr(
+        os, "pwrite", lambda file, data, at: pwrite(file, data[: 1 + len(data) // 3], at)
+    )
+    with spools.open(1000) as spool, io.FileIO(tmp_path / "source") as source:
+        spool.fill(source, len(content))
+        assert os.pread(spool.descriptor, len(content) + 1, 0) == content
+
+
+def test_filling_a_spool_leaves_the_space_that_the_database_needs(
+    spools: Spools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spools.open(0) as spool, io.FileIO("/dev/zero") as zeros:
+        monkeypatch.setattr(folder, "KEPT_FREE_BYTES", 1 << 62)
+        with pytest.raises(ServerBusy):
+            spool.fill(zeros, 1)
+        assert os.fstat(spool.descriptor).st_size == 0

@@ -19,7 +19,8 @@ def arrived(world: World, part: Upload, start: int, end: int) -> Upload:
     span = ByteRange(0, end - start)
     with world.store.staging.writer(part.id, span, LIMITS) as writer:
         writer.write(span, body(start, end), lambda _: None)
-    held = world.records.add_received(part, span, world.now)
+        with writer.recording() as rows:
+            held = world.records.add_received(part, span, world.now, rows=rows)
     assert held.state is UploadState.HELD
     return held
 

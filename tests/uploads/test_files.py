@@ -164,6 +164,7 @@ def test_a_file_with_a_known_fingerprint_resolves_to_the_earlier_one(world: Worl
 
 def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -> None:
     (file,) = fingerprinted(world, "a")
+    world.store.staging.sync([file.id])
     world.records.add_all([world.whole._upload_of(file, {})])
     (outcome,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
     assert (outcome.upload.id, outcome.is_new) == (file.id, False)
@@ -174,6 +175,7 @@ def test_a_file_left_by_a_killed_request_is_finished_by_the_next(world: World) -
 def test_a_file_that_lost_its_bytes_in_a_power_cut_can_be_sent_again(world: World) -> None:
     """Its record says that it is being received; only this client can send it."""
     (file,) = fingerprinted(world, "a")
+    world.store.staging.sync([file.id])
     world.records.add_all([world.whole._upload_of(file, {})])
     world.records.forget_received()
     first, second = kept(world.whole.keep_all(fingerprinted(world, "a", "b")))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,16 +14,21 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
-from app.core.pieces import URL_SECONDS
+from app.core.pieces import URL_SECONDS, PromisedCell
+from app.core.ranges import ByteRange
 from app.run.build import build_services
 from app.run.factory import create_app
 from app.settings import from_env
+from app.storage.base import AddRows
+from app.storage.s3.direct import BucketCells
 from tests.dropzone_client import crc32c_of, random_bytes
 from tests.s3_servers import EACH_SERVER, S3Server, new_prefix
 
 MIB = 1024 * 1024
 CELL = 20 * MIB
 CONTENT = random_bytes(CELL + MIB)
+
+StoredCell = tuple[ByteRange, int, AddRows]
 
 
 @pytest.fixture(scope="module", params=EACH_SERVER)
@@ -219,6 +225,32 @@ def test_cells_of_two_pages_that_send_the_same_file_count_once(client: FlaskClie
     assert put(second, CONTENT[CELL:]).status_code == 200
     assert accept(client, upload, cell(CONTENT, CELL)).status_code == 200
     assert missing(client, upload) == [[0, CELL]]
+
+
+@pytest.mark.parametrize("start", [0, CELL], ids=["the last cell", "another"])
+@pytest.mark.parametrize("is_looked_up", [False, True], ids=["before", "after"])
+def test_a_report_may_be_repeated_while_the_first_is_slow(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, *, start: int, is_looked_up: bool
+) -> None:
+    """The repetition, at another node, is recorded before or after the first has found the cell."""
+    upload, promised, real = create(client, len(CONTENT)), cell(CONTENT, start), BucketCells.accept
+    if start == 0:
+        store(client, upload, CONTENT, CELL)
+    (target,) = offer(client, upload, promised).get_json()["cells"]
+    assert put(target, CONTENT[start : start + CELL]).status_code == 200
+
+    def slow(cells: BucketCells, key: str, asked: Sequence[PromisedCell]) -> list[StoredCell]:
+        monkeypatch.setattr(BucketCells, "accept", real)
+        found = real(cells, key, asked) if is_looked_up else None
+        with ThreadPoolExecutor() as pool:
+            other = client.application.test_client()
+            assert pool.submit(accept, other, upload, promised).result().status_code == 200
+        return found or real(cells, key, asked)
+
+    monkeypatch.setattr(BucketCells, "accept", slow)
+    answer = accept(client, upload, promised).get_json()
+    assert answer["missing"] == ([] if start == 0 else [[0, CELL]])
+    assert answer["state"] == ("complete" if start == 0 else "receiving")
 
 
 def test_only_cells_of_the_grid_are_offered(client: FlaskClient) -> None:

@@ -9,7 +9,6 @@ any point leaves no unknown object.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -103,7 +102,7 @@ _LONGEST_PIECE = (
     .scalar_subquery()
 )
 """No piece before a position is longer: `longest` is for those that were stored while the length
-was not known, and the rest is `piece_bytes` of the length, which only grows."""
+was not known, and the rest is `piece_bytes` of the length."""
 
 _PIECES = (
     sa.select(pieces)
@@ -115,6 +114,21 @@ _PIECES = (
     .limit(PAGE)
 )
 """Pieces with bytes of a range, in the order of their first ones."""
+
+_position = sa.bindparam("position", type_=pieces.c.start.type)
+_SHARE_PIECES = sa.insert(pieces).from_select(
+    ["key", "start", "end", "name", "crc32c"],
+    sa.select(
+        sa.bindparam("new_key", type_=pieces.c.key.type),
+        pieces.c.start + _position,
+        pieces.c.end + _position,
+        pieces.c.name,
+        pieces.c.crc32c,
+    )
+    .where(pieces.c.key == _KEY)
+    .order_by(pieces.c.id),
+)
+"""New ids have the order of the old ones, so that the same pieces win."""
 
 _ADD_PART = _insert(parts, "key", "number", "end", "etag", "crc32c", condition=_IS_LEASED)
 
@@ -183,17 +197,11 @@ class BucketCatalog:
     # ---- files
 
     def reserve(self, key: str, length: int | None) -> None:
-        """Add a file; the length of an existing file can only grow."""
+        """Add a file, unless it is known; None if its length is not known yet."""
         values = {"key": key, "length": length, "is_published": False, "active_at": self._clock()}
         with self.database.one_statement() as connection:
             new = upsert_into(files, connection.dialect.name).values(values)
-            connection.execute(
-                new.on_conflict_do_update(
-                    index_elements=[files.c.key],
-                    set_={"length": new.excluded.length},
-                    where=sa.and_(files.c.name.is_(None), files.c.length < new.excluded.length),
-                )
-            )
+            connection.execute(new.on_conflict_do_nothing(index_elements=[files.c.key]))
 
     def file(self, key: str) -> StoredFile | None:
         """Returns a file; None if there is none."""
@@ -300,20 +308,6 @@ class BucketCatalog:
             own = due.where(garbage.c.name.contains(key)).order_by(garbage.c.id)
             return [Garbage(*row) for row in connection.execute(own)]
 
-    def remove_unused(self, key: str) -> None:
-        """Delete the row of a file that has no bytes, neither stored nor being stored."""
-        has_pieces = sa.select(pieces.c.id).where(pieces.c.key == _KEY).exists()
-        unused = _DELETE_FILE.where(files.c.name.is_(None), files.c.multipart_id.is_(None))
-        with suppress(IntegrityError), self.database.one_statement() as connection:
-            # The error means that another transaction has just added a piece.
-            is_put = [
-                begins_with(connection, garbage.c.name, f"{folder}{key}.")
-                for folder in (PIECES, DIRECT)
-            ]
-            announced = sa.select(garbage.c.id).where(garbage.c.due_at > self._clock())
-            is_used = sa.or_(has_pieces, announced.where(sa.or_(*is_put)).exists())
-            connection.execute(unused.where(~is_used), {"of_key": key})
-
     # ---- pieces
 
     def announce(self, key: str, name: str, *, seconds: float = 0) -> None:
@@ -333,10 +327,11 @@ class BucketCatalog:
             is_named = begins_with(connection, garbage.c.name, prefix)
             return list(connection.scalars(query.where(is_named).order_by(garbage.c.id)))
 
-    def touch(self, key: str, seconds: float) -> None:
-        """An unfinished file does not count as idle for that long."""
+    def touch(self, key: str, seconds: float = 0) -> None:
+        """Count an unfinished file as active now, and for that long."""
         until = self._clock() + timedelta(seconds=seconds)
-        self._run(sa.update(files).where(_IS_OPEN).values(active_at=until), {"of_key": key})
+        change = sa.update(files).where(_IS_OPEN, files.c.active_at < until)
+        self._run(change.values(active_at=until), {"of_key": key})
 
     def add(self, connection: sa.Connection, key: str, found: Sequence[Piece]) -> None:
         """Add the rows of stored objects, in a transaction that holds the lock of the upload.
@@ -357,28 +352,23 @@ class BucketCatalog:
         with self.database.write() as connection:
             self.add(connection, key, found)
 
-    def share(self, key: str, sources: Mapping[str, Sequence[Piece]]) -> None:
-        """Add rows for objects of other files to a file.
+    def share(self, key: str, sources: Sequence[tuple[str, int]]) -> None:
+        """Add the rows of other files to a file; each comes with the position of its first byte.
 
-        `sources` has the pieces by the keys of those files. Raises `BytesLost` if one is gone. Does
-        nothing if the file is one object already.
+        A source may be longer than what is wanted of it: the rows of later ones come first, so that
+        these win. Raises `BytesLost` if one is gone or is one object, which has no rows. Does
+        nothing if the file itself is one object already.
         """
+        is_open = sa.select(files.c.key).where(_IS_OPEN)
+        locked = is_open.with_for_update(read=True)  # Until the commit, it stays in pieces.
         with self.database.write() as connection:
-            is_open = sa.select(files.c.key).where(_IS_OPEN).with_for_update()
-            if connection.execute(is_open, {"of_key": key}).first() is None:
+            if connection.execute(is_open.with_for_update(), {"of_key": key}).first() is None:
                 return
-            for of_key, shared in sources.items():
-                locked = sa.select(files.c.key).where(files.c.key == _KEY)
-                locked = locked.with_for_update(read=True, key_share=True)
-                names = sa.select(pieces.c.name).where(pieces.c.key == _KEY)
+            for of_key, position in reversed(sources):
                 if connection.execute(locked, {"of_key": of_key}).first() is None:
                     raise BytesLost(of_key)
-                known = set(connection.scalars(names, {"of_key": of_key}))
-                if not known.issuperset(piece.name for piece in shared):
-                    raise BytesLost(of_key)
-                for piece in shared:
-                    if not connection.execute(_ADD_PIECE, _row(key, piece)).rowcount:
-                        raise BytesLost(key)
+                moved = {"of_key": of_key, "new_key": key, "position": position}
+                connection.execute(_SHARE_PIECES, moved)
 
     def pieces(self, key: str, span: ByteRange) -> tuple[list[Piece], int]:
         """Pieces with bytes from `span.start` on, and how far the list is complete.

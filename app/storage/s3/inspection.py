@@ -51,7 +51,7 @@ class BucketInspection:
     _found: list[SetupProblem] | None = field(default=None, init=False)
 
     def staged(self) -> Iterator[StagedFile]:
-        """Unpublished files; idle since they were reserved or their last URL expired."""
+        """Unpublished files; idle since they were reserved, touched, or their last URL expired."""
         return (StagedFile(key, seconds) for key, seconds in self.catalog.inventory.staged())
 
     def published(self) -> Iterator[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from io import RawIOBase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crc32c import crc32c
 
@@ -18,12 +17,12 @@ from app.core.errors import StorageFailed
 from app.core.pieces import PIECE_BYTES, Piece, Taken, overlay, span_of
 from app.core.ranges import ByteRange, RangeSet
 from app.storage.base import BytesLost
-from app.storage.s3.bucket import CALL_SECONDS, COPIED_BYTES, Bucket
+from app.storage.s3.bucket import CALL_SECONDS, Bucket
 from app.storage.s3.catalog import PIECES, BucketCatalog
 from app.storage.s3.connections import SLOWEST_BYTES_PER_SECOND
 from app.storage.s3.contents import SpoolSlice
-from app.storage.s3.reader import SeekableReader
-from app.storage.s3.spool import Spool, Spools, spool_errors
+from app.storage.s3.reader import SeekableReader, read_blocks
+from app.storage.s3.spool import Spool, Spools
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -33,6 +32,8 @@ READS_AT_ONCE = 8
 
 WINDOW_BYTES = 8 * PIECE_BYTES
 """How far ahead a reader looks up pieces."""
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -64,17 +65,14 @@ class PieceStore:
         span, ranges = span_of(group), defaultdict[Piece, list[ByteRange]](list)
         for piece, taken in group:
             ranges[piece].append(taken)
-        spool, reads = self.spools.open(span.start), list[Future[None]]()
+        spool = self.spools.open(span.start)
+
+        def copy(piece: Piece) -> None:
+            _copy_piece(self.within(piece.span.length), piece, ranges[piece], spool)
+
         try:
-            for piece, wanted in ranges.items():
-                bucket = self.within(piece.span.length)
-                reads.append(self._reading.submit(_copy_piece, bucket, piece, wanted, spool))
-            for each in reads:
-                each.result()
+            run_all(self._reading, copy, ranges)
         except BaseException:
-            for each in reads:
-                each.cancel()
-            wait(reads)  # No thread may write to a closed spool.
             spool.close()
             raise
         return spool
@@ -101,6 +99,22 @@ class PieceStore:
         return self.bucket.within(CALL_SECONDS + length / SLOWEST_BYTES_PER_SECOND)
 
 
+def run_all(threads: ThreadPoolExecutor, call: Callable[[T], None], items: Iterable[T]) -> None:
+    """Call a function with each item, in parallel; raises what one of the calls raises.
+
+    Waits for the others first: none may go on with a spool that its caller closes then.
+    """
+    running = list[Future[None]]()
+    try:
+        running.extend(threads.submit(call, each) for each in items)
+        for future in running:
+            future.result()
+    finally:
+        for future in running:
+            future.cancel()
+        wait(running)
+
+
 def new_name(folder: str, key: str) -> str:
     """Returns a unique name: no object is ever written twice."""
     return f"{folder}{key}.{secrets.token_hex(8)}"
@@ -111,14 +125,13 @@ def _copy_piece(bucket: Bucket, piece: Piece, taken: Sequence[ByteRange], spool:
 
     Raises `StorageFailed` if the checksum does not match, `BytesLost` if the object is missing.
     """
-    buffer = memoryview(bytearray(min(COPIED_BYTES, piece.span.length)))
-    value, position = 0, piece.span.start
+    value, position, length = 0, piece.span.start, piece.span.length
     try:
-        with bucket.open(piece.name, ByteRange(0, piece.span.length), piece.span.length) as source:
-            while count := source.readinto(buffer):
-                value = crc32c(buffer[:count], value)
-                _write(buffer[:count], position, taken, spool)
-                position += count
+        with bucket.open(piece.name, ByteRange(0, length), length) as source:
+            for block in read_blocks(source, length):
+                value = crc32c(block, value)
+                _write(block, position, taken, spool)
+                position += len(block)
     except FileNotFoundError as error:
         raise BytesLost(piece.name) from error
     if in_base64(value) != piece.crc32c:
@@ -130,10 +143,8 @@ def _write(block: memoryview, position: int, taken: Sequence[ByteRange], spool: 
     """Write the bytes of a block that are in `taken`."""
     for span in taken:
         start, end = max(span.start, position), min(span.end, position + len(block))
-        while start < end:
-            with spool_errors():
-                wanted = block[start - position : end - position]
-                start += os.pwrite(spool.descriptor, wanted, start - spool.base)
+        if start < end:
+            spool.write(block[start - position : end - position], start)
 
 
 # ---- reading -------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 
-from app.core.errors import WriterSuperseded
+from app.core.errors import UploadError, WriterSuperseded
 from app.core.pieces import Piece, StoredFile, spans_of_pieces
 from app.core.ranges import ByteRange
 from app.ingest.copy import BodyLimits, FileCopy, discard
@@ -26,32 +27,21 @@ CHECKPOINT_SECONDS = 30.0
 requests to the store, and short pieces are read again when the file becomes one object."""
 
 
+@dataclass
 class BucketRangeWriter:
     """Writes one range of a file; `lock` is the open file that holds its lock on this node.
 
     `recorded` is called with the range of each piece whose row was added.
     """
 
-    def __init__(  # noqa: PLR0913 - called by the staging alone, with names
-        self,
-        pieces: PieceStore,
-        file: StoredFile,
-        *,
-        span: ByteRange,
-        lock: int,
-        limits: BodyLimits,
-        checkpoint_seconds: float,
-        recorded: Callable[[StoredFile, ByteRange], None],
-    ) -> None:
-        self._pieces = pieces
-        self._file = file
-        self._span = span
-        self._lock = lock
-        self._limits = limits
-        self._checkpoint_seconds = checkpoint_seconds
-        self._recorded = recorded
-        self._stored = list[Piece]()
-        self._unverified = list[tuple[ByteRange, Spool]]()
+    pieces: PieceStore
+    file: StoredFile
+    span: ByteRange
+    lock: int
+    limits: BodyLimits
+    recorded: Callable[[StoredFile, ByteRange], None]
+    _stored: list[Piece] = field(default_factory=list, init=False)
+    _unverified: list[tuple[ByteRange, Spool]] = field(default_factory=list, init=False)
 
     def write(self, span: ByteRange, source: BodySource, checkpoint: Checkpoint) -> int:
         """Store the bytes first, then call `checkpoint`, once for each piece but the last.
@@ -60,10 +50,12 @@ class BucketRangeWriter:
         """
         self._checkpoint = None if source.is_verified_at_end else checkpoint
         self._told_to = self._stored_to = position = span.start
-        for part in spans_of_pieces(span, self._file.length):
+        now = time.monotonic()
+        self._look_at, self._due_at = now + LOOK_SECONDS, now + CHECKPOINT_SECONDS
+        for part in spans_of_pieces(span, self.file.length):
             self._tell()
             with ExitStack() as spools:
-                spool = self._pieces.spools.open(part.start, may_reuse_file=True)
+                spool = self.pieces.spools.open(part.start, may_reuse_file=True)
                 spools.enter_context(spool)
                 position = self._receive(part, spool, source)
                 if source.is_verified_at_end and position > part.start:
@@ -80,10 +72,7 @@ class BucketRangeWriter:
         it is not retried: it has used up its time.
         """
         self._spool, self._is_storing = spool, False
-        self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self._limits)
-        self._check_room = self._pieces.spools.room_check(spool)
-        now = time.monotonic()
-        self._look_at, self._due_at = now + LOOK_SECONDS, now + self._checkpoint_seconds
+        self._copy = FileCopy(spool.descriptor, ByteRange(0, part.length), self.limits)
         with spool_errors():
             try:
                 self._copy.run(source, self._watch)
@@ -104,20 +93,32 @@ class BucketRangeWriter:
             self._look_at = now + LOOK_SECONDS
             self._stop_if_superseded()
             self._stop_if_removed()
-        self._check_room(self._copy.position)
-        if now >= self._due_at:
+        self._spool.check_room(self._copy.position)
+        if now < self._due_at:
+            return
+        if self._checkpoint is None:
+            self._touch()
+        else:
             self._is_storing = True
             self._store()
             self._tell()
             self._is_storing = False
-            self._due_at = time.monotonic() + self._checkpoint_seconds
+
+    def _touch(self) -> None:
+        """Keep the file from counting as idle: nothing is recorded before it is verified."""
+        with suppress(UploadError):  # The next try follows soon.
+            self.pieces.catalog.touch(self.file.key)
+        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def _store(self) -> None:
         """Store the bytes that have arrived, unless they are verified at the end."""
+        if self._checkpoint is None:
+            return
         fresh = ByteRange(self._stored_to, self._spool.base + self._copy.position)
-        if self._checkpoint is not None and fresh.length:
+        if fresh.length:
             self._put(self._spool, fresh)
             self._stored_to = fresh.end
+        self._due_at = time.monotonic() + CHECKPOINT_SECONDS
 
     def _tell(self) -> None:
         """Report the stored bytes with `checkpoint`."""
@@ -129,12 +130,12 @@ class BucketRangeWriter:
     def _put(self, spool: Spool, span: ByteRange) -> None:
         """Store bytes of a spool as a piece, without holding the request's slot."""
         with Stage.SYNC, without_slot():
-            self._stored.append(self._pieces.put(self._file.key, span, spool.slice(span)))
+            self._stored.append(self.pieces.put(self.file.key, span, spool.slice(span)))
 
     def skip(self, count: int, source: BodySource) -> None:
         """Skip bytes that are already stored, unless a newer writer takes over."""
         if count:
-            discard(source, count=count, limits=self._limits, watch=self._stop_if_superseded)
+            discard(source, count=count, limits=self.limits, watch=self._stop_if_superseded)
 
     def finish(self, source: BodySource) -> None:
         """Finish the source unless a newer writer takes over, and store the verified bytes."""
@@ -143,15 +144,17 @@ class BucketRangeWriter:
             span, spool = self._unverified.pop(0)
             with spool:
                 self._put(spool, span)
+            if time.monotonic() >= self._due_at:
+                self._touch()
 
     @contextmanager
     def recording(self) -> Iterator[AddRows]:
         """Yields what adds the rows of the pieces stored so far."""
         found = [*self._stored]
-        yield partial(self._pieces.catalog.add, key=self._file.key, found=found)
+        yield partial(self.pieces.catalog.add, key=self.file.key, found=found)
         self._stored = self._stored[len(found) :]
         for piece in found:
-            self._recorded(self._file, piece.span)
+            self.recorded(self.file, piece.span)
 
     def drop(self) -> None:
         """Discard bytes that were not verified."""
@@ -160,10 +163,10 @@ class BucketRangeWriter:
 
     def _stop_if_superseded(self) -> None:
         """Raise `WriterSuperseded` if a newer writer of this node has requested the range."""
-        if is_takeover_requested(self._lock, self._span):
+        if is_takeover_requested(self.lock, self.span):
             raise WriterSuperseded("A newer request writes the same bytes.")
 
     def _stop_if_removed(self) -> None:
         """Raise `BytesLost` if this node knows that the upload has ended."""
-        if os.fstat(self._lock).st_nlink == 0:
+        if os.fstat(self.lock).st_nlink == 0:
             raise BytesLost("the file was removed while it was written")

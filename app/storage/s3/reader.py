@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from app.core.ranges import ByteRange
+from app.storage.base import BytesLost
 from app.storage.s3.caller import busy
 from app.storage.s3.connections import Answer, StoreUnreachable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+COPIED_BYTES = 1024 * 1024
+"""Block size of reads: costs 0.30 CPU s/GB; 256 KiB costs 0.48."""
 
 SKIPPED_BYTES = 256 * 1024
 """A seek forward by at most this much reads and discards: cheaper than another request."""
@@ -56,6 +60,20 @@ class SeekableReader(io.RawIOBase):
             raise ValueError("before the start of the file")
         self._position = offset
         return offset
+
+
+def read_blocks(source: io.RawIOBase, length: int) -> Iterator[memoryview]:
+    """Yields the next `length` bytes of a file block by block, in one reused buffer.
+
+    Raises `BytesLost` if it has fewer.
+    """
+    buffer = memoryview(bytearray(min(COPIED_BYTES, length)))
+    while length:
+        count = source.readinto(buffer[:length])
+        if not count:
+            raise BytesLost("a file is shorter than it was")
+        yield buffer[:count]
+        length -= count
 
 
 class ObjectReader(SeekableReader):

@@ -14,10 +14,10 @@ from types import TracebackType
 
 from app.core.errors import NoRoom, ServerBusy, UploadError
 from app.core.ranges import ByteRange
-from app.storage.base import BytesLost
+from app.ingest.copy import write_all
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.s3.bucket import COPIED_BYTES
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
+from app.storage.s3.reader import read_blocks
 
 KEPT_FILES = 4
 KEPT_FILE_BYTES = 32 * 1024 * 1024
@@ -47,10 +47,13 @@ class Spool:
     reads the bytes. If a store still reads them, their CRC32C will not match.
     """
 
-    def __init__(self, descriptor: int, base: int, kept: deque[int]) -> None:
+    def __init__(
+        self, descriptor: int, base: int, kept: deque[int], check_room: Callable[[int], None]
+    ) -> None:
         self.descriptor = descriptor
         self.base = base
         self._kept = kept
+        self._check_room = check_room
         self._may_be_read = False
 
     def slice(self, span: ByteRange) -> SpoolSlice:
@@ -60,16 +63,29 @@ class Spool:
             raise SpoolTooShort
         return SpoolSlice(self.descriptor, start, span.length, self._give_up)
 
+    def check_room(self, end: int) -> None:
+        """Raise `ServerBusy` if the disk is too full for bytes up to the offset `end` in the file.
+
+        As for uploads on a disk, some space is left to the database.
+        """
+        try:
+            self._check_room(end)
+        except NoRoom as error:
+            raise _disk_is_full() from error
+
+    def write(self, block: memoryview, position: int) -> None:
+        """Write bytes at their position in the upload; raises `ServerBusy` if the disk is full."""
+        start = position - self.base
+        self.check_room(start + len(block))
+        with spool_errors():
+            write_all(self.descriptor, block, start)
+
     def fill(self, source: RawIOBase, length: int) -> None:
         """Write the next `length` bytes of a file; raises `BytesLost` if it has fewer."""
-        buffer, position = memoryview(bytearray(min(COPIED_BYTES, length))), 0
-        while position < length:
-            count = source.readinto(buffer[: length - position])
-            if not count:
-                raise BytesLost("a file is shorter than it was")
-            with spool_errors():
-                os.pwrite(self.descriptor, buffer[:count], position)
-            position += count
+        position = self.base
+        for block in read_blocks(source, length):
+            self.write(block, position)
+            position += len(block)
 
     def reader(self) -> FileIO:
         """Open the spool for reading from its start; works even after `close`."""
@@ -119,20 +135,11 @@ class Spools:
             self._require_disk()
             if may_reuse_file:
                 with suppress(IndexError):
-                    return Spool(self._kept.pop(), base, self._kept)
-            return Spool(self._unnamed_file(), base, self._kept)
+                    return self._spool(self._kept.pop(), base)
+            return self._spool(self._unnamed_file(), base)
 
-    def room_check(self, spool: Spool) -> Callable[[int], None]:
-        """Returns a check of the position in a spool; raises `ServerBusy` once the disk is full."""
-        check = self.folder.room_check(spool.descriptor)
-
-        def check_spool(position: int) -> None:
-            try:
-                check(position)
-            except NoRoom as error:
-                raise _disk_is_full() from error
-
-        return check_spool
+    def _spool(self, descriptor: int, base: int) -> Spool:
+        return Spool(descriptor, base, self._kept, self.folder.room_check(descriptor))
 
     def _require_disk(self) -> None:
         """Check for disk space, if necessary without files kept for reuse; raises `ServerBusy`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
@@ -18,11 +18,11 @@ from app.ingest.source import BodySource
 from app.ingest.stages import Stage
 from app.storage.base import BytesLost
 from app.storage.local.folder import Folder, disk_errors
-from app.storage.local.range_lock import WHOLE_FILE, lock_range, stop_writer, try_lock
+from app.storage.local.range_lock import lock_range, stop_writer
 from app.storage.s3.assembly import Assembly
 from app.storage.s3.catalog import FILES
 from app.storage.s3.inventory import collect
-from app.storage.s3.pieces import PieceReader, PieceStore, new_name
+from app.storage.s3.pieces import PieceReader, PieceStore, new_name, run_all
 from app.storage.s3.range_writer import BucketRangeWriter
 from app.storage.s3.spool import Spool, spool_errors
 
@@ -46,24 +46,16 @@ class ReceivedWhole:
 class BucketStaging:
     """Implements `Staging` in a bucket. Writers on one node take over with locks in `locks`."""
 
-    def __init__(
-        self,
-        pieces: PieceStore,
-        assembly: Assembly,
-        locks: Folder,
-        *,
-        checkpoint_seconds: float,
-    ) -> None:
+    def __init__(self, pieces: PieceStore, assembly: Assembly, locks: Folder) -> None:
         self.locks = locks
         self._pieces = pieces
         self._catalog = pieces.catalog
         self._assembly = assembly
-        self._checkpoint_seconds = checkpoint_seconds
         self._received: dict[str, ReceivedWhole] = {}
         self._putting = ThreadPoolExecutor(PUTS_AT_ONCE, thread_name_prefix="put")
 
     def reserve(self, key: str, length: int, *, allocates: bool = True) -> None:
-        """Add the file's row; a bucket reserves no space. A length of 0 may still grow."""
+        """Add the file's row; a bucket reserves no space. 0 stands for an unknown length."""
         self._catalog.reserve(key, length or None)
 
     def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
@@ -80,7 +72,6 @@ class BucketStaging:
                 span=span,
                 lock=lock,
                 limits=limits,
-                checkpoint_seconds=self._checkpoint_seconds,
                 recorded=self._assembly.note,
             )
             try:
@@ -120,29 +111,21 @@ class BucketStaging:
 
     def sync(self, keys: Sequence[str]) -> None:
         """Put short files into the bucket in parallel; longer ones are there already."""
-        self.put_received(keys)
-        for key in keys:
-            if key not in self._received:
-                self._catalog.require(key)
-
-    def put_received(self, keys: Sequence[str]) -> None:
-        """Put the files that are waiting in a spool."""
         found = {key: self._received.get(key) for key in keys}
         held = {key: whole for key, whole in found.items() if whole and not whole.is_put}
-        if not held:
-            return
-        self._catalog.add_whole([(key, each.name, each.length) for key, each in held.items()])
+        if held:
+            wholes = [(key, each.name, each.length) for key, each in held.items()]
+            self._catalog.add_whole(wholes)
+            with Stage.SYNC, without_slot():
+                run_all(self._putting, self._put, held.values())
+        for key, whole in found.items():
+            if whole is None:
+                self._catalog.require(key)
 
-        def put(whole: ReceivedWhole) -> None:
-            body = whole.spool.slice(ByteRange(0, whole.length))
-            self._pieces.within(body.length).put_object(whole.name, body)
-            whole.is_put = True
-
-        with Stage.SYNC, without_slot():
-            puts = [self._putting.submit(put, whole) for whole in held.values()]
-            wait(puts)  # If one fails, all spools are closed: none may be in use.
-            for each in puts:
-                each.result()
+    def _put(self, whole: ReceivedWhole) -> None:
+        body = whole.spool.slice(ByteRange(0, whole.length))
+        self._pieces.within(body.length).put_object(whole.name, body)
+        whole.is_put = True
 
     def open(self, key: str) -> RawIOBase:
         """Open a file at its start."""
@@ -155,10 +138,7 @@ class BucketStaging:
         return PieceReader(self._pieces, key, file.length)
 
     def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Drop a file without stored bytes and without writers on this node."""
-        with self._lock_file(key) as lock:
-            if try_lock(lock, WHOLE_FILE) and is_unused():
-                self._catalog.remove_unused(key)
+        """Do nothing, as `enlarge`: the row without bytes goes when its upload ends."""
 
     def remove(self, key: str) -> None:
         """Remove the file, unless it is published."""
@@ -194,8 +174,7 @@ class BucketStaging:
         try:
             copy = FileCopy(spool.descriptor, ByteRange(0, span.length), limits)
             with spool_errors():
-                check_room = self._pieces.spools.room_check(spool)
-                copy.run(source, lambda: check_room(copy.position))
+                copy.run(source, lambda: spool.check_room(copy.position))
         except BaseException:
             spool.close()
             raise

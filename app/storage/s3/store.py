@@ -26,7 +26,6 @@ from app.storage.s3.concatenation import concatenate
 from app.storage.s3.direct import BucketCells
 from app.storage.s3.inspection import BucketInspection
 from app.storage.s3.pieces import PieceStore
-from app.storage.s3.range_writer import CHECKPOINT_SECONDS
 from app.storage.s3.spool import Spools
 from app.storage.s3.staging import BucketStaging
 
@@ -34,21 +33,12 @@ from app.storage.s3.staging import BucketStaging
 class BucketStore:
     """A `Store` in a bucket; `staging` is a folder of this node for bytes on their way."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        catalog: BucketCatalog,
-        staging: Path,
-        *,
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    ) -> None:
+    def __init__(self, bucket: Bucket, catalog: BucketCatalog, staging: Path) -> None:
         folder, locks = Folder(staging), Folder(staging / "locks")
         self.pieces = PieceStore(bucket, catalog, Spools(folder))
         assembly = Assembly(self.pieces)
         self.direct = BucketCells(self.pieces, assembly)
-        self.staging = BucketStaging(
-            self.pieces, assembly, locks, checkpoint_seconds=checkpoint_seconds
-        )
+        self.staging = BucketStaging(self.pieces, assembly, locks)
         self.library = BucketLibrary(self.pieces, self.staging, assembly)
         self.inspection = BucketInspection(catalog, bucket, spools=folder, locks=locks)
 
@@ -71,14 +61,12 @@ class BucketLibrary:
 
     def publish(self, key: str, length: int) -> None:
         """Make the file one object and mark its row as published."""
-        self.staging.put_received([key])
         self.assembly.publish(key, length)
         self.staging.let_go(key)
 
     def publish_all(self, files: Sequence[tuple[str, int]]) -> None:
         """Publish files, in one statement for all that are one object already."""
         keys = [key for key, _ in files]
-        self.staging.put_received(keys)
         if self.pieces.catalog.publish(keys) < len(keys):
             for key, length in files:
                 self.assembly.publish(key, length)

@@ -23,11 +23,13 @@ from app.core.pieces import Checksums
 from app.core.playback import Made
 from app.core.ranges import ByteRange
 from app.core.upload import UploadId
+from app.ingest.copy import write_all
 from app.ingest.slots import without_slot
 from app.storage.local.folder import disk_errors, make_private_folder
 from app.storage.local.range_lock import WHOLE_FILE, try_lock, wait_for_range
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.contents import SpoolSlice
+from app.storage.s3.reader import read_blocks
 from app.video.serve.derived_objects import Evictable, StoredObject, evict, object_name, sync
 from app.video.serve.scratch import ScratchSpace
 
@@ -120,15 +122,12 @@ class BucketObjects:
         return 0
 
     def _receive(self, file: Made, target: int) -> None:
-        span = ByteRange(0, file.length)
-        try:
-            if file.length:
-                self.bucket.copy_into(bucket_name(file), span, target, at=0)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            with disk_errors():
-                raise
+        whole, position = ByteRange(0, file.length), 0
+        with self.bucket.open(bucket_name(file), whole, file.length) as source:
+            for block in read_blocks(source, file.length):
+                with disk_errors():
+                    write_all(target, block, position)
+                position += len(block)
 
     def _store(self, source: FileIO, file: Made) -> None:
         storing, name, number = (

@@ -59,20 +59,10 @@ def test_an_object_is_read_from_any_place(bucket: Bucket) -> None:
         assert file.read(1) == b""
 
 
-def test_a_span_is_copied_into_a_file(bucket: Bucket, spool: int) -> None:
-    sent = token_bytes(MIB)
-    bucket.put_object("a", sent)
-    bucket.copy_into("a", ByteRange(10, MIB), spool, at=7)
-    assert os.pread(spool, 2 * MIB, 7) == sent[10:]
-    bucket.copy_into("a", ByteRange(3, 3), spool, at=0)
-
-
-def test_an_object_that_does_not_exist(bucket: Bucket, spool: int) -> None:
+def test_an_object_that_does_not_exist(bucket: Bucket) -> None:
     assert bucket.head("a") is None
     with pytest.raises(FileNotFoundError):
         bucket.open("a", ByteRange(0, 1), 1)
-    with pytest.raises(FileNotFoundError):
-        bucket.copy_into("a", ByteRange(0, 1), spool, at=0)
 
 
 @pytest.mark.parametrize("name", EACH_SERVER)
