@@ -1,9 +1,10 @@
 """A store in a bucket that any number of nodes can share.
 
-pieces/<key>.<token>          bytes of a file that is being received
-direct/<key>.<bytes>.<token>  the same, put by the client itself
-files/<key>.<token>           a whole file, also while it is a multipart upload
-<staging>/locks/<key>         locks of this node's writers; spooled bytes are in unnamed files
+pieces/<key>.<token>                   bytes of a file that is being received
+direct/<key>.<bytes>.<crc32c>.<token>  the same, put by the client itself
+files/<key>.<token>                    a whole file, also while it is a multipart upload
+checks/<token>/...                     objects of a check, for a moment
+<staging>/locks/<key>                  locks of this node's writers; spools are unnamed files
 
 A chunk passes through `range_writer.py` and `pieces.py`; its row is added by `catalog.py`, in the
 transaction that records its bytes. `assembly.py` makes one object of the pieces.
