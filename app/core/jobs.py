@@ -35,7 +35,7 @@ WEBHOOK = "webhook"
 """Sends the events that are due to a webhook."""
 
 PERIODIC = ("sweep", "garbage", "forgetting", "library", "digests")
-"""Kinds of periodic jobs. Of each there is one job, which is always queued or running."""
+"""Kinds of periodic jobs. Of each that a server has there is one, always queued or running."""
 
 SWEEP, GARBAGE, FORGETTING, LIBRARY, DIGESTS = PERIODIC
 

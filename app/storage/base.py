@@ -78,6 +78,17 @@ class RangeWriter(Protocol):
         ...
 
 
+class GiveBack(Protocol):
+    """Frees reserved space."""
+
+    def __call__(self, key: str, is_unused: Callable[[], bool], /) -> None:
+        """Free the space of a file without writers if `is_unused()`; it can be reserved again.
+
+        `is_unused` is called while no writer can start. Later writers raise `BytesLost`.
+        """
+        ...
+
+
 class Staging(Protocol):
     """Files that are still being received."""
 
@@ -130,12 +141,9 @@ class Staging(Protocol):
         """
         ...
 
-    def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Free the space of a file without writers if `is_unused()`; it can be reserved again.
-
-        `is_unused` is called while no writer can start. Later writers raise `BytesLost`. A store
-        that reserves no space keeps the file.
-        """
+    @property
+    def give_back(self) -> GiveBack | None:
+        """None if the store reserves no space."""
         ...
 
     def remove(self, key: str) -> None:
@@ -251,7 +259,7 @@ class SetupProblem:
 
 
 class CollectGarbage(Protocol):
-    """Removes garbage. Only one of several nodes needs to call it; it does no harm if more do."""
+    """Deletes garbage. Of several nodes, one needs to call it; it does no harm if more do."""
 
     def __call__(self, go_on: Callable[[], object] = ..., /) -> None:
         """Calls `go_on` at least every thousand objects; what that raises ends the call."""
@@ -263,7 +271,7 @@ class Inspection(Protocol):
 
     @property
     def collect_garbage(self) -> CollectGarbage | None:
-        """Removes what crashes left in storage that nodes share; None if there is none."""
+        """Deletes objects that are needed no longer, and what crashes left; None for a folder."""
         ...
 
     @property

@@ -191,14 +191,18 @@ class Housekeeping:
         return [upload for upload in due if upload.id not in busy]
 
     def finish(self, upload: Upload, now: datetime | None = None) -> None:
-        """Publish a stuck upload; after a failure, the next attempt is due later.
+        """Publish a stuck upload, unless another node does; after a failure, try again later.
 
         Expires one that still cannot be published after being idle for the expiry time.
         """
-        now = now or self._clock()
+        now, being_published = now or self._clock(), self._store.library.being_published
+        if being_published([upload.id]):
+            return
         try:
             self._completion.publish(upload)
         except UploadError as error:
+            if being_published([upload.id]):
+                return
             log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
             if upload.active_at <= now - self._expiry:
                 with suppress(IllegalTransition, UploadNotFound, UploadGone):
@@ -241,13 +245,14 @@ class Housekeeping:
                     if not upload.received and upload.id not in written:
                         self._expire_idle(upload, cutoff)
                     self._records.stall(upload.id, cutoff)
-        if self._settings.is_open:
+        give_back = self._store.staging.give_back
+        if self._settings.is_open or give_back is None:
             return
         for upload_id, state in self._states(idle):
             empty = self._empty(upload_id) if state is UploadState.RECEIVING else None
             if empty is not None and empty.reserved is None:
                 # Checked again once no writer can start: a writer records its bytes before it ends.
-                self._store.staging.give_back(upload_id, partial(self._is_empty, upload_id))
+                give_back(upload_id, partial(self._is_empty, upload_id))
 
     def _is_empty(self, upload_id: UploadId) -> bool:
         return self._empty(upload_id) is not None

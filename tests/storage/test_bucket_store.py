@@ -319,22 +319,6 @@ def test_a_file_is_not_idle_while_bytes_arrive_that_are_verified_at_their_end(
     assert RangeSet.of(pieces_of(impatient)).covers(span)
 
 
-def test_a_sweep_leaves_a_file_alone_that_another_node_writes(
-    bucket: Bucket, catalog: BucketCatalog, tmp_path: Path
-) -> None:
-    """Its locks are unknown here, and nothing is announced before the first checkpoint."""
-    one, other = (BucketStore(bucket, catalog, tmp_path / name) for name in ("one", "other"))
-    one.staging.reserve(KEY, 10)
-    span = ByteRange(0, 10)
-    source = TickingSource(pattern(0, 10), lambda: other.staging.give_back(KEY, lambda: True))
-    with one.staging.writer(KEY, span, LIMITS) as writer:
-        writer.write(span, source, ignore)
-        writer.finish(source)
-        record(one, writer)
-    one.library.publish(KEY, 10)
-    assert content(one, KEY) == pattern(0, 10)
-
-
 def test_a_whole_file_of_unknown_length_becomes_pieces(in_bucket: InBucket) -> None:
     store, length = in_bucket.store, LONG
     source = PiecesSource(pattern(0, length), is_told=False)

@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from app.core.crc32c import in_base64
-from app.core.errors import UploadGone, UploadNotFound
+from app.core.errors import ServerBusy, UploadGone, UploadNotFound
 from app.core.lifecycle import UploadState
 from app.core.ranges import ByteRange
 from app.core.upload import Upload, UploadId
@@ -107,6 +107,31 @@ def test_an_upload_that_another_node_publishes_does_not_block_the_others(world: 
     store.pieces.catalog.release(slow.id, "another node")
     world.housekeeping.finish_stuck()
     assert state_of(world, slow) is UploadState.COMPLETE
+
+
+@pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_an_upload_that_another_node_has_taken_since_is_no_failure(
+    world: World, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, store, publish = world.stuck(), world.store, world.housekeeping._completion.publish
+    assert isinstance(store, BucketStore)
+    catalog = store.pieces.catalog
+    world.later(minutes=5)
+    [queued] = world.housekeeping.stuck()
+    if when == "before":
+        assert catalog.lease(upload.id, "another node", 3600)
+
+    def taken_over(_: Upload) -> Upload:
+        assert catalog.lease(upload.id, "another node", 3600)
+        raise ServerBusy("Another server still makes one object of the file.")
+
+    monkeypatch.setattr(world.housekeeping._completion, "publish", taken_over)
+    world.housekeeping.finish(queued)
+    monkeypatch.setattr(world.housekeeping._completion, "publish", publish)
+    catalog.release(upload.id, "another node")
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.COMPLETE, "the next try is due at once"
 
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:

@@ -114,7 +114,7 @@ class S3Caller:
             request = replace(request, idle_seconds=patience)
             reply = self.connections.ask(request, deadline).read()
             if reply.status >= 300 or (is_slow and _error_code(reply.body) is not None):
-                raise _refused(reply)
+                raise _refused(request.method, reply)
             if is_slow and not reply.body.strip():
                 raise StoreUnreachable("no result")
             return reply
@@ -158,7 +158,7 @@ class S3Caller:
         request = Request(method, target, signed(method, url, headers), body, patience)
         answer = self.connections.ask(request, deadline)
         if answer.status >= 300:
-            raise _refused(answer.read())
+            raise _refused(method, answer.read())
         return answer
 
 
@@ -206,9 +206,9 @@ def busy() -> ServerBusy:
     return error
 
 
-def _refused(reply: Reply) -> Refused:
+def _refused(method: str, reply: Reply) -> Refused:
     code = _error_code(reply.body) or ""  # Empty for a proxy's HTML.
-    if not reply.body:  # For example to HEAD.
+    if method == "HEAD":
         code = _CODES_OF_STATUSES.get(reply.status, "")
     return Refused(reply.status, code, reply.headers.get("x-amz-request-id", ""))
 
@@ -234,7 +234,8 @@ _CODE = re.compile("[A-Za-z0-9.]{1,64}")
 _CODES_OF_STATUSES = MappingProxyType(
     {301: "PermanentRedirect", 403: "AccessDenied", 404: "NoSuchKey"}
 )
-"""Codes for responses without a body."""
+"""Codes for responses to HEAD, which have no body. A 404 without a code to any other call is from a
+proxy: the object may be there."""
 
 _TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 """For codes that are not listed, and for responses without a code, such as a proxy's."""

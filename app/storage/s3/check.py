@@ -56,7 +56,7 @@ def check(bucket: Bucket, token: str) -> Finding:
         detail = str(error) or "The object store cut the connection."
     finally:
         with suppress(UploadError):
-            bucket.delete(*(found.name for found in bucket.list_objects(f"{folder}/")))
+            bucket.delete(*(f"{folder}/{name}" for name in ("object", "source", "parts")))
     return Finding(Grade.FATAL, detail)
 
 
@@ -87,12 +87,12 @@ def _objects(bucket: Bucket, name: str) -> Finding | None:
 def _parts(bucket: Bucket, folder: str) -> Finding:
     """Make an object of one part, which is copied from another object."""
     name, source, sent = f"{folder}/parts", f"{folder}/source", bytes(COPIED_BYTES)
-    checksums = bucket.put_object(source, sent)
+    checksums, is_complete = bucket.put_object(source, sent), False
     upload = bucket.create_multipart(name)
     try:
         copied = bucket.copy_part(name, upload, 1, source)
         if not copied.crc32c:
-            copied = next(part.stored for part in bucket.list_parts(name, upload))
+            copied = next((part.stored for part in bucket.list_parts(name, upload)), copied)
         if copied.crc32c not in {"", checksums.crc32c}:
             return Finding(Grade.FATAL, "A copied part has different bytes.")
         if not copied.crc32c:
@@ -102,10 +102,13 @@ def _parts(bucket: Bucket, folder: str) -> Finding:
                 "of every long file pass through the server once more.",
             )
         bucket.complete_multipart(name, upload, [(1, copied)], length=len(sent))
+        is_complete = True
     except PartsDiffer:
         return Finding(Grade.FATAL, "An object made of parts does not have all their bytes.")
     finally:
-        bucket.abort_multipart(name, upload)
+        if not is_complete:
+            with suppress(UploadError):
+                bucket.abort_multipart(name, upload)
     return Finding(
         Grade.FINE,
         "Objects can be stored, read by range, copied into parts, listed and deleted; damaged "

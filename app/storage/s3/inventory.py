@@ -107,10 +107,10 @@ class BucketInventory:
     def garbage(self, limit: int) -> list[Garbage]:
         """Returns due garbage, whose announcements can be taken back no more."""
         due = sa.select(garbage.c.id).where(garbage.c.due_at <= self._clock())
-        some = due.order_by(garbage.c.id).limit(limit).scalar_subquery()
+        some = due.order_by(garbage.c.id).limit(limit).with_for_update(skip_locked=True)
         claim = sa.update(garbage).where(garbage.c.id.in_(some)).values(is_claimed=True)
         with self._database.write() as connection:
-            # Waits for a transaction that takes an announcement back, which is left out then.
+            # Leaves out what another transaction takes back, or deletes.
             claimed = connection.execute(claim.returning(*GARBAGE.selected_columns))
             return [Garbage(*row) for row in claimed]
 

@@ -135,7 +135,8 @@ class PartMaker:
     def _all_of(self, make: Callable[[int, S], T], planned: Mapping[int, S]) -> dict[int, T]:
         """Make parts in parallel; waits for all even if one fails.
 
-        None may go on, and replace a part, once another node has the lease.
+        Once another node has the lease, no part but these may be replaced, which it notices when it
+        completes the object.
         """
         running = {
             number: self.threads.submit(make, number, each) for number, each in planned.items()

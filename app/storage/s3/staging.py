@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import RawIOBase
+from typing import ClassVar
 
 from app.core.errors import UploadError
 from app.core.pieces import spans_of_pieces
@@ -45,6 +46,8 @@ class ReceivedWhole:
 
 class BucketStaging:
     """Implements `Staging` in a bucket. Writers on one node take over with locks in `locks`."""
+
+    give_back: ClassVar[None] = None
 
     def __init__(self, pieces: PieceStore, assembly: Assembly, locks: Folder) -> None:
         self.locks = locks
@@ -136,9 +139,6 @@ class BucketStaging:
         if file.is_published:
             raise BytesLost(key)
         return PieceReader(self._pieces, key, file.length)
-
-    def give_back(self, key: str, is_unused: Callable[[], bool]) -> None:
-        """Do nothing, as `enlarge`: the row without bytes goes when its upload ends."""
 
     def remove(self, key: str) -> None:
         """Remove the file, unless it is published."""

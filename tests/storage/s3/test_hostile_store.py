@@ -301,6 +301,15 @@ def test_a_web_server_is_no_bucket(answer: bytes) -> None:
         assert store.bucket(LONG).head("a") is None
 
 
+def test_a_proxy_without_routes_is_no_missing_object() -> None:
+    with HostileStore([Step(reply(404))]) as store:
+        bucket = store.bucket(LONG)
+        with pytest.raises(StorageFailed, match="404"):
+            bucket.open("a", ByteRange(0, 1), 1)
+        with pytest.raises(StorageFailed, match="404"):
+            bucket.copy_part("a", "upload", 1, "source")
+
+
 def test_a_slice_beyond_its_file_is_a_mistake_of_the_caller(spool: int) -> None:
     with HostileStore([STORED]) as store, pytest.raises(SpoolTooShort):
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 5))
