@@ -1,6 +1,6 @@
 """Tests whether a bucket behaves as the server requires.
 
-A check uses its own names below `checks/` and removes its objects.
+A check uses its own names below `checks/` and removes its objects, and those of killed checks.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from app.core.errors import UploadError
@@ -19,6 +20,9 @@ from app.storage.s3.contents import crc32c_of
 
 CHECKS = "checks/"
 """Prefix of the objects of a check."""
+
+KILLED_AFTER = timedelta(hours=1)
+"""No check takes longer, even if the clocks of this machine and of the store differ."""
 
 COPIED_BYTES = 64 * 1024
 """Garage refuses to copy very short objects."""
@@ -57,7 +61,17 @@ def check(bucket: Bucket, token: str) -> Finding:
     finally:
         with suppress(UploadError):
             bucket.delete(*(f"{folder}/{name}" for name in ("object", "source", "parts")))
+            _remove_old(bucket)
     return Finding(Grade.FATAL, detail)
+
+
+def _remove_old(bucket: Bucket) -> None:
+    """Remove what killed checks have left."""
+    old = datetime.now(UTC) - KILLED_AFTER
+    bucket.delete(*(found.name for found in bucket.list_objects(CHECKS) if found.changed_at < old))
+    for begun in bucket.list_multiparts(CHECKS):
+        if begun.started_at < old:
+            bucket.abort_multipart(begun.name, begun.id)
 
 
 def _objects(bucket: Bucket, name: str) -> Finding | None:
