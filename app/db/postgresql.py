@@ -46,7 +46,7 @@ SESSION = {
 
 MIGRATION, LONG_READ = "60s", "1h"
 """How long a migration or a snapshot may be idle between two statements. A snapshot locks no rows,
-and is read page by page for work that takes its time, such as asking a bucket about each."""
+and is read page by page for work that takes its time, such as asking a bucket about each object."""
 
 LOOK_SECONDS = 1.0
 """How often an idle process checks for work from other processes."""

@@ -42,7 +42,7 @@ SPOOL_MEGABYTES = 512
 """Of a node's disk for bytes on their way: more than all its requests have at a time."""
 
 LONGEST_QUESTION_SECONDS = 120
-"""Of a test to the database, however often that breaks meanwhile."""
+"""How long to wait for the database's answer: it may break several times before."""
 
 START_TRIES = 50
 """A node starts by then, however often its database breaks meanwhile."""

@@ -89,7 +89,7 @@ class Node:
 def nodes(
     versitygw: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Node, Node, Node]]:
-    """Three of them, of which only the second has a background worker."""
+    """Three nodes; only the second has a background worker."""
     access = versitygw.access
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())

@@ -130,7 +130,7 @@ def delivery(number: int, webhook_id: str, state: str, *, token: str | None) -> 
 
 
 def file_in_bucket(key: UploadId, **values: Any) -> dict[str, Any]:
-    """A file of which the multipart upload has the first cell."""
+    """A file whose first cell is in its multipart upload."""
     begun = {"multipart_name": f"files/{key}", "multipart_id": f"multipart of {key}"}
     common = {"key": key, "cell_bytes": 20 * MIB, "length": 30 * MIB, "active_at": MOMENT}
     return {**common, "is_published": False, **begun, **values}

@@ -110,7 +110,7 @@ def test_an_upload_that_another_node_publishes_does_not_block_the_others(world: 
 
 
 @pytest.mark.parametrize("place_of_files", ["s3"], indirect=True)
-@pytest.mark.parametrize("when", ["before", "meanwhile"])
+@pytest.mark.parametrize("when", ["before the attempt", "during it"])
 def test_an_upload_that_another_node_has_taken_since_is_no_failure(
     world: World, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +119,7 @@ def test_an_upload_that_another_node_has_taken_since_is_no_failure(
     catalog = store.pieces.catalog
     world.later(minutes=5)
     [queued] = world.housekeeping.stuck()
-    if when == "before":
+    if when == "before the attempt":
         assert catalog.lease(upload.id, "another node", 3600)
 
     def taken_over(_: Upload) -> Upload:

@@ -176,5 +176,5 @@ class Assembly:
             return  # Another request has finished or ended the upload.
         except UploadError as error:
             log.warning("parts are made later: %s", error, extra={"upload_id": key})
-        except Exception:  # A thread that no one waits for.
+        except Exception:  # Nothing reads this future, so nothing else would log it.
             log.exception("parts are made later", extra={"upload_id": key})
