@@ -98,8 +98,10 @@ class Line:
 
     def close(self) -> None:
         """Both sides at once."""
-        self.to_client.transport.abort()
-        self.to_server.transport.abort()
+        for transport in (self.to_client.transport, self.to_server.transport):
+            # asyncio raises for one that has closed after sending what was buffered.
+            if not transport.is_closing() or transport.get_write_buffer_size():
+                transport.abort()
 
 
 Talk = Callable[[Line, Iterator[int], Plan], Awaitable[None]]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.fleet.faulty_proxy import (
     Fault,
+    Line,
     MakeProxy,
     Plan,
     Proxy,
@@ -199,6 +200,36 @@ def test_a_server_hears_of_a_client_that_was_killed(make: MakeProxy) -> None:
             assert session.recv(100) == b"a statement"
             with suppress(ConnectionResetError):
                 assert session.recv(100) == b""
+
+
+def test_both_sides_are_closed_after_a_client_has_read_the_last_bytes_late() -> None:
+    answer = bytes(32 * 1024 * 1024)  # More than the kernel buffers.
+
+    async def main() -> None:
+        accepted = asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]()
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await accepted.put((reader, writer))
+
+        async with await asyncio.start_server(accept, "127.0.0.1", 0) as listener:
+            address = listener.sockets[0].getsockname()
+            sides = []
+            for _ in range(2):
+                outer = await asyncio.open_connection(*address)
+                sides.append((outer, await accepted.get()))
+            ((client, from_client), to_client), ((server, from_server), to_server) = sides
+            line = Line(*to_client, *to_server, asyncio.Event())
+            line.to_client.write(answer)
+            line.to_client.close()
+            assert await client.read(-1) == answer
+            line.close()
+            async with asyncio.timeout(60):
+                with suppress(ConnectionResetError):
+                    assert await server.read(1) == b""
+            for writer in (from_client, from_server):
+                writer.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("steps", range(8))
