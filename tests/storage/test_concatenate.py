@@ -168,6 +168,39 @@ def test_a_published_concatenation_is_left_alone(place: Place) -> None:
     assert content(place.store, KEY) == pattern(0, 1000)
 
 
+@pytest.mark.usefixtures("short_pieces")
+@pytest.mark.parametrize(
+    ("is_published", "step"),
+    [(False, "pieces"), (True, "pieces"), (True, "announce"), (True, "add_alone")],
+)
+def test_a_file_that_another_node_publishes_meanwhile_is_not_lost(
+    in_bucket: InBucket, monkeypatch: pytest.MonkeyPatch, step: str, *, is_published: bool
+) -> None:
+    """The other one also deletes the part, just before a step of this one."""
+    length, store, other = 2 * PIECE + 10, in_bucket.store, in_bucket.another()
+    parts = [(OTHER_KEY, length)]
+    stage_in(store, parts)
+    if is_published:
+        store.library.publish(*parts[0])
+    store.staging.reserve(KEY, length)
+    catalog, done = store.pieces.catalog, list[str]()
+    plain = getattr(catalog, step)
+
+    def late(*values: object, **options: object) -> object:
+        if not done:
+            done.append(step)
+            other.library.concatenate(KEY, parts)
+            other.library.publish(KEY, length)
+            other.library.delete(OTHER_KEY)
+        return plain(*values, **options)
+
+    monkeypatch.setattr(catalog, step, late)
+    store.library.concatenate(KEY, parts)
+    store.library.publish(KEY, length)
+    assert done == [step]
+    assert content(store, KEY) == pattern(0, length)
+
+
 def test_a_part_longer_than_wanted_contributes_its_start(place: Place) -> None:
     stage_parts(place)
     place.store.staging.reserve(KEY, 60)

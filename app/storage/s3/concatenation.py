@@ -13,12 +13,21 @@ from app.storage.s3.pieces import PieceReader, PieceStore
 def concatenate(store: PieceStore, key: str, sources: Sequence[tuple[str, int]]) -> None:
     """Give a file the pieces of others, given with their lengths. Repeatable.
 
-    Those that are one object already are read and put again. Raises `BytesLost` if one of the
-    others is missing.
+    Those that are one object already are read and put again. Does nothing if the file is one object
+    already. Raises `BytesLost` if one of the others is missing.
     """
     file = store.catalog.require(key)
     if file.name is not None or store.has_all(key, sum(length for _, length in sources)):
         return
+    try:
+        _take(store, key, sources)
+    except BytesLost:
+        if store.catalog.require(key).name is None:
+            raise
+        # Another request has made the file one object meanwhile, and may have removed the others.
+
+
+def _take(store: PieceStore, key: str, sources: Sequence[tuple[str, int]]) -> None:
     shared, position = list[tuple[str, int]](), 0
     for source_key, length in sources:
         source = store.catalog.require(source_key)
