@@ -607,6 +607,15 @@ def test_a_file_of_unknown_length_ends_with_its_last_piece(store: Store) -> None
         assert file.read() == pattern(0, 500)
 
 
+def test_a_file_of_unknown_length_can_become_one_object_before_it_is_read(store: Store) -> None:
+    store.staging.reserve(KEY, 0)
+    fill(store, KEY, 0, 500)
+    fill(store, KEY, 500, 900)
+    with store.staging.open(KEY) as file:
+        store.library.publish(KEY, 900)
+        assert file.read() == pattern(0, 900)
+
+
 def test_bytes_that_arrive_are_read_by_a_reader_that_is_open(store: Store) -> None:
     store.staging.reserve(KEY, 300)
     fill(store, KEY, 0, 100)

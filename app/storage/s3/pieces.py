@@ -183,7 +183,9 @@ class PieceReader(SeekableReader):
     def _size(self) -> int:
         """The declared length; without one, the end of the last piece."""
         if self._length is None:
-            self._length = self._store.catalog.end(self._key)
+            end = self._store.catalog.end(self._key)
+            # Read second: a file that has become one object has a length, and no pieces.
+            self._length = self._store.catalog.require(self._key).length or end
         return self._length
 
     def _read(self, span: ByteRange, target: memoryview) -> int:
