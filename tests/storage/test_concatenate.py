@@ -170,13 +170,21 @@ def test_a_published_concatenation_is_left_alone(place: Place) -> None:
 
 @pytest.mark.usefixtures("short_pieces")
 @pytest.mark.parametrize(
-    ("is_published", "step"),
-    [(False, "pieces"), (True, "pieces"), (True, "announce"), (True, "add_alone")],
+    ("is_published", "step", "is_finished"),
+    [
+        *((False, "pieces", True), (False, "share", True), (False, "share", False)),
+        *((True, "pieces", True), (True, "announce", True), (True, "add_alone", True)),
+    ],
 )
-def test_a_file_that_another_node_publishes_meanwhile_is_not_lost(
-    in_bucket: InBucket, monkeypatch: pytest.MonkeyPatch, step: str, *, is_published: bool
+def test_a_file_that_another_node_concatenates_meanwhile_is_not_lost(
+    in_bucket: InBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    *,
+    is_published: bool,
+    is_finished: bool,
 ) -> None:
-    """The other one also deletes the part, just before a step of this one."""
+    """The other one may also publish it, and deletes the part, just before a step of this one."""
     length, store, other = 2 * PIECE + 10, in_bucket.store, in_bucket.another()
     parts = [(OTHER_KEY, length)]
     stage_in(store, parts)
@@ -190,7 +198,8 @@ def test_a_file_that_another_node_publishes_meanwhile_is_not_lost(
         if not done:
             done.append(step)
             other.library.concatenate(KEY, parts)
-            other.library.publish(KEY, length)
+            if is_finished:
+                other.library.publish(KEY, length)
             other.library.delete(OTHER_KEY)
         return plain(*values, **options)
 

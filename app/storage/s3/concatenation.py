@@ -16,15 +16,16 @@ def concatenate(store: PieceStore, key: str, sources: Sequence[tuple[str, int]])
     Those that are one object already are read and put again. Does nothing if the file is one object
     already. Raises `BytesLost` if one of the others is missing.
     """
-    file = store.catalog.require(key)
-    if file.name is not None or store.has_all(key, sum(length for _, length in sources)):
+    total = sum(length for _, length in sources)
+    if store.catalog.require(key).name is not None or store.has_all(key, total):
         return
     try:
         _take(store, key, sources)
     except BytesLost:
-        if store.catalog.require(key).name is None:
+        # Another request may have done it meanwhile, and removed the others. Looks for the pieces
+        # first: they go when the file becomes one object.
+        if not store.has_all(key, total) and store.catalog.require(key).name is None:
             raise
-        # Another request has made the file one object meanwhile, and may have removed the others.
 
 
 def _take(store: PieceStore, key: str, sources: Sequence[tuple[str, int]]) -> None:
