@@ -616,6 +616,22 @@ def test_a_file_of_unknown_length_can_become_one_object_before_it_is_read(store:
         assert file.read() == pattern(0, 900)
 
 
+def test_a_file_that_is_removed_while_it_is_published_is_lost_bytes(
+    store: BucketStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = store.pieces.catalog
+    catalog.add_whole([(KEY, "files/whole", 500)])
+    publish = catalog.publish
+
+    def remove_first(keys: list[str]) -> int:
+        store.staging.remove(KEY)
+        return publish(keys)
+
+    monkeypatch.setattr(catalog, "publish", remove_first)
+    with pytest.raises(BytesLost):
+        store.library.publish(KEY, 500)
+
+
 def test_bytes_that_arrive_are_read_by_a_reader_that_is_open(store: Store) -> None:
     store.staging.reserve(KEY, 300)
     fill(store, KEY, 0, 100)

@@ -73,8 +73,8 @@ class Assembly:
                 time.sleep(_POLL_SECONDS)
         if file.length != length:
             raise BytesLost(key)
-        if not file.is_published:
-            self._catalog.publish([key])
+        if not file.is_published and not self._catalog.publish([key]):
+            raise BytesLost(key)  # It has just been removed.
 
     def _finish_short(self, file: StoredFile, length: int) -> bool:
         """Whether the file is one object already, as it has no bytes or a piece with all of them.
