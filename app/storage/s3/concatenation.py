@@ -22,8 +22,8 @@ def concatenate(store: PieceStore, key: str, sources: Sequence[tuple[str, int]])
     try:
         _take(store, key, sources)
     except BytesLost:
-        # Another request may have done it meanwhile, and removed the others. Looks for the pieces
-        # first: they go when the file becomes one object.
+        # Another request may have finished this and removed the sources. Check for pieces first:
+        # they are deleted when the file becomes one object.
         if not store.has_all(key, total) and store.catalog.require(key).name is None:
             raise
 
