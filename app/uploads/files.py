@@ -280,7 +280,7 @@ class WholeFiles:
         for upload in lost:
             with suppress(IllegalTransition):  # Another request has done it.
                 self._records.move(upload.id, UploadState.EXPIRED, self._clock())
-            self._store.library.delete(upload.id)
+                self._store.library.delete(upload.id)
         return [upload for upload, _ in self._records.add_all(uploads)] if lost else stored
 
     def _finish(

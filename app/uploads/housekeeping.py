@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 
 from app.core.crc32c import in_base64
-from app.core.errors import StorageFailed, UploadError, UploadGone, UploadNotFound
+from app.core.errors import ServerBusy, StorageFailed, UploadError, UploadGone, UploadNotFound
 from app.core.jobs import DIGESTS, SWEEP, Lane
 from app.core.lifecycle import ACTIVE, GONE, IllegalTransition, UploadState
 from app.core.ranges import ByteRange
@@ -193,7 +193,8 @@ class Housekeeping:
     def finish(self, upload: Upload, now: datetime | None = None) -> None:
         """Publish a stuck upload, unless another node does; after a failure, try again later.
 
-        Expires one that still cannot be published after being idle for the expiry time.
+        Expires one that still cannot be published after being idle for the expiry time, unless a
+        server is only too busy.
         """
         now, being_published = now or self._clock(), self._store.library.being_published
         if being_published([upload.id]):
@@ -204,7 +205,8 @@ class Housekeeping:
             if being_published([upload.id]):
                 return
             log.warning("upload cannot be published: %s", error, extra={"upload_id": upload.id})
-            if upload.active_at <= now - self._expiry:
+            is_over = upload.active_at <= now - self._expiry
+            if is_over and not isinstance(error, ServerBusy):
                 with suppress(IllegalTransition, UploadNotFound, UploadGone):
                     self._expire_idle(upload, now - self._expiry)
             else:

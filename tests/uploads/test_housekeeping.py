@@ -134,6 +134,24 @@ def test_an_upload_that_another_node_has_taken_since_is_no_failure(
     assert state_of(world, upload) is UploadState.COMPLETE, "the next try is due at once"
 
 
+def test_an_idle_upload_is_not_expired_while_a_server_is_too_busy_to_publish_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, publish = world.stuck(), world.housekeeping._completion.publish
+
+    def busy(_: Upload) -> Upload:
+        raise ServerBusy("The store cannot be reached.")
+
+    monkeypatch.setattr(world.housekeeping._completion, "publish", busy)
+    world.later(days=8)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.VERIFYING
+    monkeypatch.setattr(world.housekeeping._completion, "publish", publish)
+    world.later(hours=1)
+    world.housekeeping.finish_stuck()
+    assert state_of(world, upload) is UploadState.COMPLETE
+
+
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
     upload = world.stuck()
     world.lose(upload)
