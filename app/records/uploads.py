@@ -151,19 +151,20 @@ class UploadRecords:
         with self._database.write() as connection:
             statements.release_key(connection, owner, client_key)
 
-    def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> None:
-        """Delete the record of an upload and its jobs; ignores unknown ids.
+    def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> bool:
+        """Delete the record of an upload and its jobs; returns whether there is none now.
 
         With `only_if_empty`, keeps an upload that has received bytes or is complete.
         """
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
             if only_if_empty and (before.received or before.state is not UploadState.RECEIVING):
-                return
+                return False
             # In the order of `MediaRecords.forget`: the upload's playback goes with it.
             connection.execute(sa.delete(jobs).where(jobs.c.subject == upload_id))
             connection.execute(sa.delete(uploads).where(uploads.c.id == upload_id))
             self._observe(connection, before, None)
+        return True
 
     def get(self, upload_id: UploadId) -> Upload:
         """The upload; raises `UploadNotFound`."""

@@ -60,6 +60,8 @@ class Completion:
     def finish(self, upload: Upload) -> Upload:
         """Publish the upload; returns its current state if publishing takes long or must wait.
 
+        Raises like `publish`, and `UploadGone` if it has ended.
+
         If a held part is the last one of a concatenation, that is also published, in the
         background.
         """
@@ -75,13 +77,13 @@ class Completion:
         if upload.state is UploadState.RECEIVING and upload.kind is UploadKind.CONCATENATION:
             upload = self._concatenation.begin(upload)
         if upload.state is not UploadState.VERIFYING:
-            return upload
+            return upload.require_present()
         if upload.known_length <= self.short_bytes:
             return self.publish(upload)
         # Publishing reads the whole file, or just renames it.
         is_read = upload.repr_digest is not None or upload.kind is UploadKind.CONCATENATION
         pool = self._reading if is_read else self._publishing
-        return self._result_in_time(pool, self.publish, upload) or self._records.get(upload.id)
+        return self._result_in_time(pool, self.publish, upload) or self._present(upload.id)
 
     def publish(self, upload: Upload) -> Upload:
         """Publish an upload in `verifying`; safe if another request publishes it too.
@@ -118,7 +120,16 @@ class Completion:
         if sum(upload.known_length for upload in uploads) <= self.short_bytes:
             return self._publish_all(uploads)
         outcomes = self._result_in_time(self._publishing, self._publish_all, uploads)
-        return outcomes or [self._records.get(upload.id) for upload in uploads]
+        return outcomes or [self._present_or_error(upload.id) for upload in uploads]
+
+    def _present(self, upload_id: UploadId) -> Upload:
+        return self._records.get(upload_id).require_present()
+
+    def _present_or_error(self, upload_id: UploadId) -> Upload | errors.UploadError:
+        try:
+            return self._present(upload_id)
+        except errors.UploadError as error:
+            return error
 
     def _result_in_time(
         self, pool: ThreadPoolExecutor, work: Callable[[U], T], subject: U
@@ -143,7 +154,7 @@ class Completion:
         with suppress(IllegalTransition):
             self._records.move(upload.id, UploadState.EXPIRED, self._clock())
             self._store.library.delete(upload.id)
-        return self._records.get(upload.id).require_present()
+        return self._present(upload.id)
 
     def _publish_all(self, uploads: Sequence[Upload]) -> list[Upload | errors.UploadError]:
         try:

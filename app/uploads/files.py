@@ -12,7 +12,7 @@ from typing import Literal
 
 from app.core.access import Scope, is_through_link
 from app.core.crc32c import in_base64
-from app.core.errors import BodyStalled, UploadError, UploadGone
+from app.core.errors import BodyStalled, ServerBusy, UploadError, UploadGone
 from app.core.lifecycle import IllegalTransition, UploadState
 from app.core.policy import Allowance, no_allowance
 from app.core.ranges import ByteRange, RangeSet
@@ -304,6 +304,9 @@ class WholeFiles:
                 continue
             if not is_new:
                 self.drop(file)
+                if isinstance(outcome, Upload) and outcome.state is not UploadState.COMPLETE:
+                    # It may still turn out to have lost its bytes, and this file was the other copy.
+                    outcome = ServerBusy("An earlier request still stores this file.")
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes
 

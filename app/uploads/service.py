@@ -97,7 +97,8 @@ class UploadService:
                 )
             except BaseException:
                 # Keep the record if the client has repeated the request and sent bytes.
-                self._records.remove(stored.id, only_if_empty=True)
+                if self._records.remove(stored.id, only_if_empty=True):
+                    self._store.library.delete(stored.id)
                 raise
         return _same_length(stored.require_present(), new.length), is_new
 
@@ -188,9 +189,13 @@ class UploadService:
     def cancel(self, scope: Scope, upload_id: UploadId) -> Upload:
         """Cancel an upload and free its space; returns it as it was before.
 
-        Raises `UploadComplete` if it is complete already.
+        Raises `UploadComplete` if it is complete already, and `ServerBusy` for a part while the file
+        that it belongs to is published: its request may have been answered.
         """
         upload = self.get(scope, upload_id)
+        wholes = self._records.waiting_for(upload.id)
+        if any(whole.state is UploadState.VERIFYING for whole in wholes):
+            raise errors.ServerBusy("The file that this is a part of is being stored.")
         try:
             self._records.move(upload.id, UploadState.CANCELLED, self._clock())
         except IllegalTransition as error:

@@ -1,8 +1,10 @@
 """One file made of several partial uploads."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, permutations
+from threading import Event
 
 import pytest
 
@@ -10,6 +12,7 @@ from app.core.errors import (
     DigestMismatch,
     InvalidRequest,
     NoRoom,
+    ServerBusy,
     TooLarge,
     UploadComplete,
     UploadGone,
@@ -257,6 +260,29 @@ def test_cancelling_a_part_ends_the_file_that_waits_for_it(world: World, is_held
         world.chunks.stop_writer(world.service.get(ME, whole.id))
     assert world.state(whole) is UploadState.EXPIRED
     assert [fill(world, parts, n).state for n in (1, 2)] == [UploadState.HELD] * 2
+
+
+@pytest.mark.every_store
+def test_a_part_of_a_file_that_is_being_published_cannot_be_cancelled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request for the file may have been answered."""
+    monkeypatch.setattr(world.completion, "short_bytes", 0)
+    monkeypatch.setattr(world.completion, "answer_within_seconds", 0.05)
+    assemble, may_go_on = world.store.library.concatenate, Event()
+
+    def assemble_late(key: str, parts: Sequence[tuple[str, int]]) -> None:
+        may_go_on.wait(10)
+        assemble(key, parts)
+
+    monkeypatch.setattr(world.store.library, "concatenate", assemble_late)
+    parts = [world.held(0, 10), world.held(10, 30)]
+    whole = world.whole_of(*parts)
+    with pytest.raises(ServerBusy):
+        world.service.cancel(ME, parts[0].id)
+    may_go_on.set()
+    eventually(lambda: world.state(whole) is UploadState.COMPLETE)
+    assert world.content(whole) == pattern(0, 30)
 
 
 def test_two_files_of_one_part_both_get_its_bytes(world: World) -> None:

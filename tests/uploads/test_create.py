@@ -18,8 +18,9 @@ from app.core.errors import (
 from app.core.lifecycle import UploadState
 from app.core.upload import Upload, UploadId
 from app.storage.local import folder
+from app.storage.local.folder import Folder
 from app.uploads.service import NewUpload
-from tests.storage.sources import body
+from tests.storage.sources import body, pattern
 from tests.uploads.processes import shared_world
 from tests.uploads.world import MAX_LENGTH, ME, OTHERS, World, in_threads
 
@@ -208,3 +209,21 @@ def test_a_request_that_fails_late_takes_no_upload_away_that_others_have_filled(
         world.create(1000, client_key="k")
     assert world.create(1000, client_key="k") == sent[0]
     assert world.send(sent[0], 400, 1000).state is UploadState.COMPLETE
+
+
+@pytest.mark.folders
+def test_a_request_without_space_takes_no_file_away_that_others_have_filled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allocate, sent = Folder.allocate_open, list[Upload]()
+
+    def allocate_late(folder: Folder, descriptor: int, length: int) -> None:
+        monkeypatch.setattr(Folder, "allocate_open", allocate)
+        sent.append(world.send(world.create(1000, client_key="k"), 0, 400))
+        raise NoRoom("The disk is full.")
+
+    monkeypatch.setattr(Folder, "allocate_open", allocate_late)
+    with pytest.raises(NoRoom):
+        world.create(1000, client_key="k")
+    assert world.send(sent[0], 400, 1000).state is UploadState.COMPLETE
+    assert world.content(sent[0]) == pattern(0, 1000)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from app.storage.local import LocalStore
 from app.uploads import files as whole_files
 from app.uploads.files import Kept, ReceivedFile
 from tests.storage.sources import PiecesSource, pattern
-from tests.uploads.world import MAX_LENGTH, ME, World, in_threads
+from tests.uploads.world import MAX_LENGTH, ME, World, eventually, in_threads
 
 
 def receive(world: World, source: PiecesSource, *, room: int = 0) -> ReceivedFile:
@@ -230,6 +231,50 @@ def test_a_file_published_by_another_request_stays_if_its_own_hears_nothing(
         (file.id, UploadState.COMPLETE)
     ]
     assert world.content(repeated[0].upload) == pattern(0, 100)
+
+
+@pytest.mark.every_store
+def test_a_copy_is_not_dropped_for_an_earlier_file_that_is_not_published_yet(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one may turn out to be lost: its request removes it, as it heard of no commit."""
+    monkeypatch.setattr(world.completion, "short_bytes", 0)
+    monkeypatch.setattr(world.completion, "answer_within_seconds", 0.05)
+    (file,) = fingerprinted(world, "a")
+    publish, is_removed = world.store.library.publish, Event()
+
+    def publish_late(key: str, length: int) -> None:
+        is_removed.wait(10)
+        publish(key, length)
+
+    def send_again() -> None:
+        monkeypatch.setattr(world.store.library, "publish", publish_late)
+        (outcome,) = world.whole.keep_all(fingerprinted(world, "a"))
+        assert isinstance(outcome, ServerBusy), outcome
+
+    loses_answer_of_commit(world, send_again)
+    with pytest.raises(ServerBusy):
+        world.whole.keep_all([file])
+    is_removed.set()
+    eventually(lambda: world.records.get(file.id).state is UploadState.EXPIRED)
+    (outcome,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
+    eventually(lambda: world.state(outcome.upload) is UploadState.COMPLETE)
+    assert world.content(outcome.upload) == pattern(0, 100)
+
+
+def test_a_file_that_was_deleted_meanwhile_does_not_stand_for_its_copy(world: World) -> None:
+    (first,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
+    add_all = world.records.add_all
+
+    def delete_and_add(uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
+        world.records.add_all = add_all  # type: ignore[method-assign]
+        world.library.delete(ME, first.upload.id)
+        return add_all(uploads)
+
+    world.records.add_all = delete_and_add  # type: ignore[method-assign]
+    (again,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
+    assert again.is_new
+    assert world.content(again.upload) == pattern(0, 100)
 
 
 def test_a_file_cancelled_meanwhile_does_not_affect_the_others(world: World) -> None:

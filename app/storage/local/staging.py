@@ -41,16 +41,17 @@ class LocalStaging:
         had_room = self.folder.has(key)
         try:
             with disk_errors():
-                self.folder.allocate(key, length)
                 if length and not self._is_on_disk_of_library:
+                    self.folder.allocate(key, 0)  # By this file, housekeeping finds the other.
                     self._library.allocate(incoming_name(key), length)
+                self.folder.allocate(key, length)
                 if self._durability is Durability.CHUNK:
                     self.folder.sync()
             if self._library.has(key):  # Another request has published it.
                 self.remove(key)
         except BaseException:
-            if not had_room:  # A file that had space may contain bytes.
-                self.remove(key)
+            if not had_room:
+                self._remove_empty(key)
             raise
 
     def enlarge(self, key: str, length: int, *, allocates: bool = True) -> None:
@@ -145,6 +146,12 @@ class LocalStaging:
             yield descriptor
         finally:
             os.close(descriptor)
+
+    def _remove_empty(self, key: str) -> None:
+        """Remove a file, unless another request has reserved space for it or writes to it."""
+        with suppress(BytesLost), self.opened(key) as descriptor:
+            if not os.fstat(descriptor).st_size and try_lock(descriptor, WHOLE_FILE):
+                self.remove(key)
 
     def _require_room(self, length: int) -> None:
         self.folder.require_room(length)
