@@ -371,7 +371,7 @@ class WebhookDelivery:
         """
         ready = self._queue.ready(self._clock())
         if ready:
-            jobs.add(WEBHOOK, ready, Lane.WEBHOOKS, now)
+            jobs.add(WEBHOOK, ready, Lane.WEBHOOKS, now, is_durable=False)  # Or found again.
         return len(ready)
 
     def deliver_some(self, job: Job, beat: Heartbeat) -> None:

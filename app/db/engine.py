@@ -81,8 +81,12 @@ class Database:
             raise
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
+    def write(self, *, is_durable: bool = True) -> Iterator[sa.Connection]:
         """Begin a transaction. On SQLite it holds the only write lock; a server locks rows.
+
+        Without `is_durable`, the commit does not wait for a server's disk: only for what would be
+        done again if a crash of the server undid it, such as the claim of a job. Later durable
+        commits make it durable too.
 
         As in `read`, database errors become `NoRoom`, `StorageFailed` and `ServerBusy`; violated
         constraints do not. Raises `RuntimeError` inside another `write` of the same thread: on
@@ -93,6 +97,8 @@ class Database:
         self._this_thread.is_writing = True
         try:
             with Stage.RECORD, self._write() as connection:
+                if not is_durable:
+                    self._kind.wait_for_no_disk(connection)
                 yield connection
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)

@@ -332,7 +332,8 @@ class JobRecords:
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
-        with self._database.write() as connection:
+        # If a crash of the database undoes the claim, the job is claimed again, as after a death.
+        with self._database.write(is_durable=False) as connection:
             while (row := connection.execute(next_job).first()) is not None:
                 job = from_row(row)
                 key = key_of(job.subject, job.kind, job.argument)
@@ -428,12 +429,20 @@ class JobRecords:
                 values |= {"lane": lane, "priority": priority, **place}
             return change_jobs(connection, is_held(job), values) > 0
 
-    def add(self, kind: str, clients: Mapping[str, str], lane: Lane, now: datetime) -> None:
+    def add(
+        self,
+        kind: str,
+        clients: Mapping[str, str],
+        lane: Lane,
+        now: datetime,
+        *,
+        is_durable: bool = True,
+    ) -> None:
         """Queue a job that is not about a video for each subject, unless it has one.
 
-        `clients` are the subjects, each with its client.
+        `clients` are the subjects, each with its client; `is_durable` is as for `Database.write`.
         """
-        with self._database.write() as connection:
+        with self._database.write(is_durable=is_durable) as connection:
             for subject, client in sorted(clients.items()):  # In one order on all nodes.
                 row = {**key_of(subject, kind, ""), **as_new(now), "lane": lane, "priority": 0}
                 row |= as_last_of_client(connection, client, lane, 0)

@@ -1,7 +1,8 @@
 """The PostgreSQL backend: a remote server, which may restart or fail over.
 
 Sessions get limits, so that a process paused in a transaction does not block others for long.
-The operator configures the durability of commits there: `synchronous_commit` is not changed.
+The operator configures the durability of commits there: `synchronous_commit` is changed only for
+commits that need none.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class PostgresqlServer:
     def begun(self, _connection: Connection) -> AbstractContextManager[None]:
         """Nothing to do: rows are locked as they are read."""
         return nullcontext()
+
+    def wait_for_no_disk(self, connection: Connection) -> None:
+        """Let the transaction's commit return before it is on a disk: see `synchronous_commit`."""
+        connection.execute(text("SET LOCAL synchronous_commit = off"))
 
     def require_durable(self) -> None:
         """Nothing to do: the server is responsible for its disk."""

@@ -93,6 +93,9 @@ class SqliteFile:
         if not driver.in_transaction:
             raise StorageFailed("The database rolled the transaction back.")
 
+    def wait_for_no_disk(self, _connection: Connection) -> None:
+        """Nothing to do: other writers may share the transaction."""
+
     def require_durable(self) -> None:
         """Raise `StorageFailed` if the disk may have lost the last commit."""
         if not self._synced or self.path is None:

@@ -337,6 +337,21 @@ def test_clients_of_a_pooler_run_their_own_statements(pooled_url: str) -> None:
         assert {upload.state for upload in done} == {UploadState.VERIFYING}
 
 
+@pytest.mark.usefixtures("with_limits")
+@pytest.mark.parametrize("name", ["url", "pooled_url"])
+def test_only_a_commit_that_need_not_be_durable_does_not_wait_for_the_disk(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    with closing(Database(request.getfixturevalue(name), synced=True, connections=1)) as database:
+
+        def setting(*, is_durable: bool) -> str:
+            with database.write(is_durable=is_durable) as connection:
+                return str(connection.scalar(text("SHOW synchronous_commit")))
+
+        found = [setting(is_durable=is_durable) for is_durable in (True, False, True)]
+    assert found == ["on", "off", "on"]
+
+
 def test_a_pooler_that_drops_the_limits_of_sessions_is_refused_at_the_start(
     pooled_url: str,
 ) -> None:
