@@ -69,6 +69,24 @@ class Kind:
 OUTCOMES = ("done", "failed", "retried", "postponed", "cancelled")
 
 
+class _Signal:
+    """Wakes one thread: one that waits, or the next one that does."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._is_set = False
+
+    def set(self) -> None:
+        with self._condition:
+            self._is_set = True
+            self._condition.notify()
+
+    def wait(self) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_set)
+            self._is_set = False
+
+
 @dataclass(kw_only=True)
 class JobWorker:
     """Threads for each lane, one that polls, one that renews leases, and one for `on_change`.
@@ -93,9 +111,7 @@ class JobWorker:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._claiming = {lane: threading.Lock() for lane in Lane}
-        self._woken_by_lane = {
-            lane: [threading.Event() for _ in range(lane.threads)] for lane in Lane
-        }
+        self._signals = {lane: _Signal() for lane in Lane}
         self._has_changed = threading.Event()
 
     def start(self) -> None:
@@ -104,9 +120,9 @@ class JobWorker:
         self._begin("poll", self._poll)
         self._begin("leases", lambda: self._keeper.run(self._stop))
         self._begin("changes", self._follow_changes)
-        for lane, events in self._woken_by_lane.items():
-            for woken in events:
-                self._begin(lane, partial(self._work, lane, woken))
+        for lane in Lane:
+            for _ in range(lane.threads):
+                self._begin(lane, partial(self._work, lane, self._signals[lane]))
 
     def stop(self, seconds: float) -> None:
         """Stop within about this time. Requeues running jobs; their attempts do not count."""
@@ -114,9 +130,8 @@ class JobWorker:
         self._stop.set()
         self._keeper.stop_all()
         self.wakeup.notify()
-        for events in (*self._woken_by_lane.values(), [self._has_changed]):
-            for woken in events:
-                woken.set()
+        for signal in (*self._signals.values(), self._has_changed):
+            signal.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with suppress(UploadError):  # Otherwise their leases expire.
@@ -178,8 +193,7 @@ class JobWorker:
                 log.error("look for jobs: %s", error, exc_info=None if is_known else error)
         took = time.monotonic() - began
         for lane in self.jobs.lanes_due(self.clock()):
-            for woken in self._woken_by_lane[lane]:
-                woken.set()
+            self._signals[lane].set()
         if count:
             self._stop.wait(max(took, SHORTEST_PAUSE))  # Not cut short by a wake-up.
         return count
@@ -193,23 +207,24 @@ class JobWorker:
             if not self.on_change():
                 self._has_changed.wait()
 
-    def _work(self, lane: Lane, woken: threading.Event) -> None:
+    def _work(self, lane: Lane, signal: _Signal) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), lane.niceness)
         while not self._stop.is_set():
-            woken.clear()  # Before the claim, to catch jobs queued after it.
             with self._claiming[lane]:  # The limit of a client's jobs counts those before.
                 job = self.jobs.claim(
                     *(lane, self.name, self.clock(), self.pace.lease, self.kinds),
                     running=self._keeper.running(),
                 )
             if job is None:
-                woken.wait()
+                signal.wait()
                 continue
+            signal.set()  # For the next job, if there is one.
             kind = self.kinds[job.kind]
             began = time.monotonic()
             with self._keeper.keeping(job) as beat:
                 outcome = self._run(kind, job, beat)
             kind.after(job, outcome, time.monotonic() - began)
+        signal.set()  # The other threads stop, too.
 
     def _run(self, kind: Kind, job: Job, beat: Heartbeat) -> str:
         """Run a job and record its outcome; returns one of `OUTCOMES`."""

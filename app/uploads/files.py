@@ -305,7 +305,7 @@ class WholeFiles:
             if not is_new:
                 self.drop(file)
                 if isinstance(outcome, Upload) and outcome.state is not UploadState.COMPLETE:
-                    # It may still turn out to have lost its bytes, and this file was the other copy.
+                    # Its bytes may turn out to be lost, and this file was the only other copy.
                     outcome = ServerBusy("An earlier request still stores this file.")
             outcomes.append(outcome if isinstance(outcome, UploadError) else Kept(outcome, is_new))
         return outcomes

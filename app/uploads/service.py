@@ -189,8 +189,8 @@ class UploadService:
     def cancel(self, scope: Scope, upload_id: UploadId) -> Upload:
         """Cancel an upload and free its space; returns it as it was before.
 
-        Raises `UploadComplete` if it is complete already, and `ServerBusy` for a part while the file
-        that it belongs to is published: its request may have been answered.
+        Raises `UploadComplete` if it is complete already, and `ServerBusy` for a part of a file
+        that is being published: the request for that file may have been answered.
         """
         upload = self.get(scope, upload_id)
         wholes = self._records.waiting_for(upload.id)
