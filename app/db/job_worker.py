@@ -130,7 +130,8 @@ class JobWorker:
         self._stop.set()
         self._keeper.stop_all()
         self.wakeup.notify()
-        for signal in (*self._signals.values(), self._has_changed):
+        self._has_changed.set()
+        for signal in self._signals.values():
             signal.set()
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
