@@ -371,7 +371,8 @@ class WebhookDelivery:
         """
         ready = self._queue.ready(self._clock())
         if ready:
-            jobs.add(WEBHOOK, ready, Lane.WEBHOOKS, now, is_durable=False)  # Or found again.
+            # If a crash of the database undoes it, the next look finds them again.
+            jobs.add(WEBHOOK, ready, Lane.WEBHOOKS, now, is_durable=False)
         return len(ready)
 
     def deliver_some(self, job: Job, beat: Heartbeat) -> None:

@@ -98,7 +98,7 @@ class Database:
         try:
             with Stage.RECORD, self._write() as connection:
                 if not is_durable:
-                    self._kind.wait_for_no_disk(connection)
+                    self._kind.relax_durability(connection)
                 yield connection
         except DATABASE_ERRORS as error:
             raise_as_upload_error(error)

@@ -179,7 +179,7 @@ class JobWorker:
             self.wakeup.wait(0.0 if count >= BATCH else self.pace.poll_seconds)
 
     def _look(self) -> int:
-        """Look for work, and wake the threads that have some; returns the highest count.
+        """Look for work, and wake a thread of each lane that has some; returns the highest count.
 
         Pauses in proportion to the time that changes took.
         """

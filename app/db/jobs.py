@@ -332,7 +332,8 @@ class JobRecords:
         with self._database.read() as connection:  # Usually there is none.
             if connection.execute(next_job).first() is None:
                 return None
-        # If a crash of the database undoes the claim, the job is claimed again, as after a death.
+        # If a crash of the database undoes the claim, the job is claimed again, and the attempt
+        # does not count.
         with self._database.write(is_durable=False) as connection:
             while (row := connection.execute(next_job).first()) is not None:
                 job = from_row(row)

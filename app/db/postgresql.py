@@ -98,7 +98,7 @@ class PostgresqlServer:
         """Nothing to do: rows are locked as they are read."""
         return nullcontext()
 
-    def wait_for_no_disk(self, connection: Connection) -> None:
+    def relax_durability(self, connection: Connection) -> None:
         """Let the transaction's commit return before it is on a disk: see `synchronous_commit`."""
         connection.execute(text("SET LOCAL synchronous_commit = off"))
 

@@ -93,7 +93,7 @@ class SqliteFile:
         if not driver.in_transaction:
             raise StorageFailed("The database rolled the transaction back.")
 
-    def wait_for_no_disk(self, _connection: Connection) -> None:
+    def relax_durability(self, _connection: Connection) -> None:
         """Nothing to do: other writers may share the transaction."""
 
     def require_durable(self) -> None:

@@ -52,6 +52,14 @@ _TICK = timedelta(microseconds=1)
 
 _VIDEOS = sa.select(*UPLOAD).where(IS_VIDEO)
 
+_whole = uploads.alias()
+_IS_BEING_CONCATENATED = (
+    sa.select(parts_table.c.upload_id)
+    .join(_whole, _whole.c.id == parts_table.c.upload_id)
+    .where(parts_table.c.part_id == uploads.c.id, _whole.c.state == UploadState.VERIFYING)
+    .exists()
+)
+
 
 @cache
 def _videos_in_order(order: VideoOrder, *, is_of_owner: bool, is_after: bool) -> sa.Select[Any]:
@@ -152,9 +160,10 @@ class UploadRecords:
             statements.release_key(connection, owner, client_key)
 
     def remove(self, upload_id: UploadId, *, only_if_empty: bool = False) -> bool:
-        """Delete the record of an upload and its jobs; returns whether there is none now.
+        """Delete the record of an upload and its jobs, if there is one.
 
-        With `only_if_empty`, keeps an upload that has received bytes or is complete.
+        With `only_if_empty`, keeps an upload that has received bytes or is complete, and returns
+        False.
         """
         with self._database.write() as connection, suppress(UploadNotFound):
             before = statements.get(connection, upload_id, for_update=True)
@@ -312,13 +321,7 @@ class UploadRecords:
         """
         is_theirs = (uploads.c.sender >= senders) & (uploads.c.sender < senders + "~")
         needs_more = uploads.c.state.in_([UploadState.RECEIVING, UploadState.HELD])
-        whole = uploads.alias()
-        in_whole = (
-            sa.select(parts_table.c.upload_id)
-            .join(whole, whole.c.id == parts_table.c.upload_id)
-            .where(parts_table.c.part_id == uploads.c.id, whole.c.state == UploadState.VERIFYING)
-        )
-        found = sa.select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~in_whole.exists())
+        found = sa.select(*UPLOAD).where(HAS_SENDER, is_theirs, needs_more, ~_IS_BEING_CONCATENATED)
         return self._list(found.limit(limit))
 
     def add_parts(self, upload_id: UploadId, length: int, now: datetime) -> Upload:
@@ -587,6 +590,12 @@ class UploadRecords:
         query = sa.select(*UPLOAD).where(uploads.c.state == state)
         if idle_since is not None:
             query = query.where(uploads.c.active_at <= idle_since)
+        return self._list(query.order_by(uploads.c.active_at).limit(limit))
+
+    def to_expire(self, state: UploadState, limit: int, *, idle_since: datetime) -> list[Upload]:
+        """Like `in_state`, without the parts of a file in `verifying`."""
+        query = sa.select(*UPLOAD).where(uploads.c.state == state, ~_IS_BEING_CONCATENATED)
+        query = query.where(uploads.c.active_at <= idle_since)
         return self._list(query.order_by(uploads.c.active_at).limit(limit))
 
     def to_publish(

@@ -247,11 +247,19 @@ class Concatenation:
             return upload.require_present()
         length = sum(length for _, length in sources)
         self._policy.check_length(length)  # A part's length may have been declared late.
-        self._store.staging.reserve(upload.id, length)
         try:
+            self._store.staging.reserve(upload.id, length)
             return self._records.add_parts(upload.id, length, self._clock())
-        except (errors.QuotaExceeded, errors.LinkClosed, errors.LinkFull, errors.TooLarge):
-            self._store.staging.remove(upload.id)  # It is still `receiving`: the file is empty.
+        except (
+            errors.NoRoom,
+            errors.QuotaExceeded,
+            errors.LinkClosed,
+            errors.LinkFull,
+            errors.TooLarge,
+        ):
+            # Unless another request has begun it, the file is empty.
+            if self._records.get(upload.id).state is UploadState.RECEIVING:
+                self._store.staging.remove(upload.id)
             raise
         except (errors.UploadGone, errors.UploadNotFound):
             self._store.library.delete(upload.id)

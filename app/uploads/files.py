@@ -169,8 +169,9 @@ class WholeFiles:
     def keep_all(self, files: Sequence[ReceivedFile]) -> list[Kept | UploadError]:
         """Keep several files at about the cost of one; returns all outcomes.
 
-        Drops a file if an earlier one with the same fingerprint and length is stored or being
-        stored. Raises if none can be kept.
+        Drops a file if an earlier one with the same fingerprint and length is stored, or being
+        stored; in the second case its outcome is `ServerBusy` if that takes long. Raises if none
+        can be kept.
         """
         try:
             # Sync before recording: after a power cut no record may claim missing bytes.

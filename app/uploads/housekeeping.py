@@ -142,7 +142,7 @@ class Housekeeping:
         """
         cutoff = (now or self._clock()) - self._expiry
         for state in (UploadState.RECEIVING, UploadState.HELD):
-            while found := self._records.in_state(state, self.batch, idle_since=cutoff):
+            while found := self._records.to_expire(state, self.batch, idle_since=cutoff):
                 for upload in found:
                     with suppress(IllegalTransition, UploadNotFound, UploadGone):
                         self._expire_idle(upload, cutoff)

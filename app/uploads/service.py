@@ -96,7 +96,7 @@ class UploadService:
                     stored.id, stored.length or 0, allocates=stored.reserved is None
                 )
             except BaseException:
-                # Keep the record if the client has repeated the request and sent bytes.
+                # Keep the upload if the client has repeated the request and sent bytes.
                 if self._records.remove(stored.id, only_if_empty=True):
                     self._store.library.delete(stored.id)
                 raise

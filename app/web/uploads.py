@@ -335,11 +335,12 @@ def show(ctx: ViewContext, upload_id: str) -> Response:
 
 @blueprint.delete("/<upload_id>")
 @requires(Action.SEND)
-@describes("cancelUpload", {204: "Cancelled."}, errors.UploadComplete)
+@describes("cancelUpload", {204: "Cancelled."}, errors.UploadComplete, errors.ServerBusy)
 def cancel(ctx: ViewContext, upload_id: str) -> tuple[str, int]:
     """Cancel an upload and free its disk space.
 
-    A complete upload cannot be cancelled: delete the video.
+    A complete upload cannot be cancelled: delete the video. Neither can a part of a file while that
+    is published.
     """
     audit.note_removal(ctx, ctx.services.uploads.cancel(ctx.scope, parse_upload_id(upload_id)))
     return "", 204

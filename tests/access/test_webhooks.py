@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -351,3 +351,23 @@ def test_a_worker_that_has_lost_the_job_of_a_webhook_begins_no_delivery(
     assert held is not None
     assert world.queue.begin(held, world.now) is not None
     assert world.queue.begin(lost, world.now) is None
+
+
+def test_only_what_is_found_again_does_not_wait_for_the_disk_of_a_server(
+    on_server: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded before an event is sent does: nobody may send it again unknowingly."""
+    world, write, waited = WebhookWorld(on_server), on_server.write, list[bool]()
+    webhook = world.webhook()
+    world.video()
+
+    def noted(*, is_durable: bool = True) -> AbstractContextManager[Connection]:
+        waited.append(is_durable)
+        return write(is_durable=is_durable)
+
+    monkeypatch.setattr(on_server, "write", noted)
+    world.look()
+    job = world.claim_job("worker")
+    assert waited == [False, False]
+    world.succeed(world.begun(webhook, job))
+    assert waited[2:] == [True, True]

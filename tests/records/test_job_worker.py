@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
+from threading import Barrier, Event
 
 import pytest
 
 from app.core.errors import ServerBusy
-from app.core.jobs import GARBAGE, SWEEP, Lane
+from app.core.jobs import GARBAGE, SWEEP, WEBHOOK, Job, Lane
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.db.job_worker import JobWorker, Kind, WorkerPace
 from app.db.jobs import JobRecords
 from app.db.waking import WakeupSocket
+from tests.records.making import at
 from tests.waiting import wait_until
 
 EVERY = timedelta(seconds=0.05)
@@ -110,3 +111,23 @@ def test_the_periodic_job_of_a_killed_worker_is_taken_over(
     other = jobs.find(UploadId(""), "of another version")
     assert other is not None
     assert other.worker == "killed"
+
+
+def test_one_wake_up_sets_as_many_threads_to_work_as_there_are_jobs(
+    in_file: Database, tmp_path: Path
+) -> None:
+    """As many as a lane has, at once; and all of them, idle again, stop without delay."""
+    count = Lane.WEBHOOKS.threads
+    together, jobs = Barrier(count), JobRecords(in_file)
+    jobs.add(WEBHOOK, {f"{n}": f"client {n}" for n in range(count)}, Lane.WEBHOOKS, at(0))
+    done = list[str]()
+
+    def run(job: Job, _: object) -> None:
+        together.wait(30)
+        done.append(job.subject)
+
+    worker = worker_of(in_file, tmp_path, kinds={WEBHOOK: Kind(run=run)})
+    worker.start()
+    wait_until(lambda: len(done) == count, "all are done")
+    worker.stop(30)
+    assert not [thread for thread in worker._threads if thread.is_alive()]

@@ -134,22 +134,33 @@ def test_an_upload_that_another_node_has_taken_since_is_no_failure(
     assert state_of(world, upload) is UploadState.COMPLETE, "the next try is due at once"
 
 
+@pytest.mark.every_store
+@pytest.mark.parametrize("is_concatenation", [False, True])
 def test_an_idle_upload_is_not_expired_while_a_server_is_too_busy_to_publish_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, is_concatenation: bool
 ) -> None:
-    upload, publish = world.stuck(), world.housekeeping._completion.publish
+    publish = world.completion.publish
 
     def busy(_: Upload) -> Upload:
         raise ServerBusy("The store cannot be reached.")
 
-    monkeypatch.setattr(world.housekeeping._completion, "publish", busy)
+    monkeypatch.setattr(world.completion, "publish", busy)
+    if is_concatenation:
+        parts = [world.held(0, 40), world.held(40, 100)]
+        with pytest.raises(ServerBusy):
+            world.whole_of(*parts)
+        [upload] = world.records.waiting_for(parts[0].id)
+    else:
+        upload = world.stuck()
     world.later(days=8)
     world.housekeeping.finish_stuck()
+    world.housekeeping.sweep()
     assert state_of(world, upload) is UploadState.VERIFYING
-    monkeypatch.setattr(world.housekeeping._completion, "publish", publish)
+    monkeypatch.setattr(world.completion, "publish", publish)
     world.later(hours=1)
     world.housekeeping.finish_stuck()
     assert state_of(world, upload) is UploadState.COMPLETE
+    assert world.content(upload) == pattern(0, 100)
 
 
 def test_a_crash_with_the_file_lost_expires_the_upload(world: World) -> None:
@@ -443,14 +454,14 @@ def test_a_truncated_video_gets_no_digest(world: World, caplog: pytest.LogCaptur
 def test_activity_between_the_check_and_the_step_saves_an_upload(world: World) -> None:
     upload = world.create(100)
     world.later(days=8)
-    listed = world.records.in_state
+    listed = world.records.to_expire
 
     def list_then_receive(*arguments: object, **names: object) -> list[Upload]:
         found = listed(*arguments, **names)  # type: ignore[arg-type]
         world.records.add_received(upload, ByteRange(0, 1), world.now)
         return found
 
-    world.records.in_state = list_then_receive  # type: ignore[method-assign]
+    world.records.to_expire = list_then_receive  # type: ignore[method-assign]
     world.housekeeping.expire()
     assert state_of(world, upload) is UploadState.RECEIVING
     assert world.files() == {upload.id}
