@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from app.core.pieces import UNKNOWN_ID, Garbage
+from app.storage.s3.inventory import collect
 from tests.browser.tools import find_program
+from tests.hostile.conftest import Scaled
 from tests.s3_servers import EACH_SERVER, MakeServer, S3Server, find_garage, find_versitygw, running
+from tests.storage.stores import bucket_at, bucket_store
 
 pytestmark = pytest.mark.e2e
 
@@ -28,6 +36,35 @@ def test_an_object_outlives_a_killed_server(make: MakeServer, tmp_path: Path) ->
         server.program.start()
         curl(server, "--output", received)
     assert received.read_bytes() == sent.read_bytes()
+
+
+def test_multipart_uploads_that_a_killed_server_had_just_begun_are_removed(
+    make: MakeServer, tmp_path: Path, scaled: Scaled
+) -> None:
+    """Garage lists some of them for ever after, and answers that there are none to abort."""
+    names = list[str]()
+
+    def begin_many() -> None:
+        bucket = bucket_at(server.access, "")
+        with suppress(Exception):  # The server is killed.
+            while True:
+                names.append(f"files/{secrets.token_hex(8)}")
+                bucket.caller.once(
+                    time.monotonic() + 5, "create_multipart_upload", names[-1], ContentType="a/b"
+                )
+
+    with running(make) as server, bucket_store(bucket_at(server.access, ""), tmp_path) as store:
+        for _ in range(scaled(short=1, long=12)):
+            with ThreadPoolExecutor(4) as threads:
+                for _ in range(4):
+                    threads.submit(begin_many)
+                time.sleep(0.5)
+                server.program.stop(signal.SIGKILL)
+            server.program.start()
+        bucket, inventory = store.pieces.bucket, store.pieces.catalog.inventory
+        assert [*bucket.list_multiparts()]
+        collect(bucket, inventory, [Garbage(0, name, UNKNOWN_ID) for name in names])
+        assert [*bucket.list_multiparts()] == []
 
 
 def curl(server: S3Server, *options: str | Path) -> bytes:

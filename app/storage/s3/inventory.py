@@ -145,6 +145,8 @@ def collect(bucket: Bucket, inventory: BucketInventory, found: Sequence[Garbage]
                 elif each.multipart_id == UNKNOWN_ID:
                     for begun in bucket.list_multiparts(each.name):
                         bucket.abort_multipart(begun.name, begun.id)
+                        # If Garage 2 was killed as it began, it lists it until this, and has none.
+                        bucket.delete(begun.name)
                 else:
                     bucket.abort_multipart(each.name, each.multipart_id)
                     bucket.delete(each.name)  # It may be complete, without a record.
