@@ -356,7 +356,7 @@ def test_a_worker_that_has_lost_the_job_of_a_webhook_begins_no_delivery(
 def test_only_what_is_found_again_does_not_wait_for_the_disk_of_a_server(
     on_server: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is recorded before an event is sent does: nobody may send it again unknowingly."""
+    """The row that says an event is being sent does wait: otherwise a crash could hide that."""
     world, write, waited = WebhookWorld(on_server), on_server.write, list[bool]()
     webhook = world.webhook()
     world.video()

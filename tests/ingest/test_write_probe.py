@@ -81,7 +81,7 @@ def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
             lengths = [*safe]
             os.close(probe._descriptor or -1)
             disk.repair()
-            # The repair may drop a file of which nothing was synced.
+            # The repair may remove a file that was never synced.
             found = [path.stat().st_size if path.exists() else 0 for path in paths]
             assert all(length <= there for length, there in zip(lengths, found, strict=True))
 

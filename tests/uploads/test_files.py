@@ -262,16 +262,18 @@ def test_a_copy_is_not_dropped_for_an_earlier_file_that_is_not_published_yet(
     assert world.content(outcome.upload) == pattern(0, 100)
 
 
-def test_a_file_that_was_deleted_meanwhile_does_not_stand_for_its_copy(world: World) -> None:
+def test_a_file_that_was_deleted_meanwhile_does_not_stand_for_its_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (first,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
     add_all = world.records.add_all
 
     def delete_and_add(uploads: Sequence[Upload]) -> list[tuple[Upload, bool]]:
-        world.records.add_all = add_all  # type: ignore[method-assign]
+        monkeypatch.undo()
         world.library.delete(ME, first.upload.id)
         return add_all(uploads)
 
-    world.records.add_all = delete_and_add  # type: ignore[method-assign]
+    monkeypatch.setattr(world.records, "add_all", delete_and_add)
     (again,) = kept(world.whole.keep_all(fingerprinted(world, "a")))
     assert again.is_new
     assert world.content(again.upload) == pattern(0, 100)

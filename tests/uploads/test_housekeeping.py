@@ -451,7 +451,9 @@ def test_a_truncated_video_gets_no_digest(world: World, caplog: pytest.LogCaptur
     assert "999 of 1000 bytes" in line.getMessage()
 
 
-def test_activity_between_the_check_and_the_step_saves_an_upload(world: World) -> None:
+def test_activity_between_the_check_and_the_step_saves_an_upload(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     upload = world.create(100)
     world.later(days=8)
     listed = world.records.to_expire
@@ -461,7 +463,7 @@ def test_activity_between_the_check_and_the_step_saves_an_upload(world: World) -
         world.records.add_received(upload, ByteRange(0, 1), world.now)
         return found
 
-    world.records.to_expire = list_then_receive  # type: ignore[method-assign]
+    monkeypatch.setattr(world.records, "to_expire", list_then_receive)
     world.housekeeping.expire()
     assert state_of(world, upload) is UploadState.RECEIVING
     assert world.files() == {upload.id}

@@ -145,7 +145,7 @@ def collect(bucket: Bucket, inventory: BucketInventory, found: Sequence[Garbage]
                 elif each.multipart_id == UNKNOWN_ID:
                     for begun in bucket.list_multiparts(each.name):
                         bucket.abort_multipart(begun.name, begun.id)
-                        # If Garage 2 was killed as it began, it lists it until this, and has none.
+                        # A Garage that was killed as it began one lists it until this.
                         bucket.delete(begun.name)
                 else:
                     bucket.abort_multipart(each.name, each.multipart_id)
