@@ -9,10 +9,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Semaphore
 
 import pytest
 
 from app.core.pieces import UNKNOWN_ID, Garbage
+from app.storage.s3.connections import StoreUnreachable
 from app.storage.s3.inventory import collect
 from tests.browser.tools import find_program
 from tests.hostile.conftest import Scaled
@@ -42,26 +44,28 @@ def test_multipart_uploads_that_a_killed_server_had_just_begun_are_removed(
     make: MakeServer, tmp_path: Path, scaled: Scaled
 ) -> None:
     """Garage lists some of them for ever after, and answers that there are none to abort."""
-    names = list[str]()
+    names, begun = list[str](), Semaphore(0)
 
     def begin_many() -> None:
-        bucket = bucket_at(server.access, "")
-        with suppress(Exception):  # The server is killed.
+        with suppress(StoreUnreachable):  # The server is killed.
             while True:
                 names.append(f"files/{secrets.token_hex(8)}")
+                deadline = time.monotonic() + 30
                 bucket.caller.once(
-                    time.monotonic() + 5, "create_multipart_upload", names[-1], ContentType="a/b"
+                    deadline, "create_multipart_upload", names[-1], ContentType="a/b"
                 )
+                begun.release()
 
     with running(make) as server, bucket_store(bucket_at(server.access, ""), tmp_path) as store:
-        for _ in range(scaled(short=1, long=12)):
-            with ThreadPoolExecutor(4) as threads:
-                for _ in range(4):
-                    threads.submit(begin_many)
-                time.sleep(0.5)
-                server.program.stop(signal.SIGKILL)
-            server.program.start()
         bucket, inventory = store.pieces.bucket, store.pieces.catalog.inventory
+        for _ in range(scaled(short=1, long=80)):
+            with ThreadPoolExecutor(8) as threads:
+                senders = [threads.submit(begin_many) for _ in range(8)]
+                have_begun = all(begun.acquire(timeout=60) for _ in range(8))
+                server.program.stop(signal.SIGKILL)
+            assert have_begun
+            assert [sender.exception() for sender in senders] == [None] * 8
+            server.program.start()
         assert [*bucket.list_multiparts()]
         collect(bucket, inventory, [Garbage(0, name, UNKNOWN_ID) for name in names])
         assert [*bucket.list_multiparts()] == []
