@@ -100,7 +100,7 @@ def test_a_page_of_an_allowed_origin_uploads_over_a_broken_connection(
     new_context: NewContext, complaints: Complaints, sites: Sites, film: Path, chunk_bytes: int
 ) -> None:
     complaints.allow_failed_requests()
-    sites.line.on_body = sometimes(Line.cut, after=MIB, times=1, path="/tus/")
+    sites.line.on_body = sometimes(Line.cut_at_server_first, after=MIB, times=1, path="/tus/")
     endpoint = f"{sites.line.url}/tus/"
     options = {"endpoint": endpoint, "chunkSize": chunk_bytes}
     _, (outcome, url) = upload(new_context(), sites.allowed, film, **options)

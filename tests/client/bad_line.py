@@ -51,6 +51,11 @@ class Line:
     def cut(self) -> None:
         raise Broken
 
+    def cut_at_server_first(self) -> None:
+        """Cut, and let the client see it only once the server has recorded what it received."""
+        _end(self.upstream)
+        raise Broken
+
     def reset(self) -> None:
         """End with RST and not with FIN."""
         for end in (self.client, self.upstream):
