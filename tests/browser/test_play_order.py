@@ -52,17 +52,3 @@ def test_the_first_ranges_that_the_server_has_are_the_head_and_the_index(
 def has_head_and_end(server: Server, size: int) -> bool:
     received = [u["received"] for u in open_uploads_of(server)]
     return any(ranges and ranges[0][0] == 0 and ranges[-1][1] == size for ranges in received)
-
-
-@pytest.mark.long
-def test_sending_the_index_first_costs_hardly_any_requests(
-    site: Server, open_page: OpenPage, films: Films, camera_film: Path
-) -> None:
-    counts = []
-    for film in (films.middle, camera_film):
-        page = open_page(site)
-        page.choose(film)
-        page.wait_for_success(film)
-        counts.append(len(page.chunks))
-    in_front, at_end = counts
-    assert at_end <= in_front + 4
