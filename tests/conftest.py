@@ -178,8 +178,8 @@ def postgresql_server() -> Iterator[Postgresql]:
 
 @pytest.fixture(scope="session")
 def shared_url(postgresql_server: Postgresql) -> str:
-    """Of the database that `on_server` empties."""
-    return postgresql_server.create("shared", like="empty")
+    """Of the database that `on_server` empties; a busy machine may connect late."""
+    return f"{postgresql_server.create('shared', like='empty')}&connect_timeout=60"
 
 
 @pytest.fixture

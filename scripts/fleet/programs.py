@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 SERVER_PORTS = range(20_000, 32_000)
 """Below those of outgoing connections, so that a server that starts again finds its port free."""
@@ -23,6 +26,8 @@ STOP_SECONDS = 60
 """A program that still runs this long after SIGTERM is killed."""
 
 POLL_SECONDS = 0.02
+
+_drawn_ports = set[int]()
 
 
 class ProgramFailed(Exception):
@@ -135,11 +140,29 @@ class Program:
 
 
 def free_port() -> int:
-    """A port of this machine that no one listens on."""
+    """A port of this machine that no one listens on, and that no later call returns.
+
+    Calls in other processes do not return it until this process has ended.
+    """
     while True:
         port = random.choice(SERVER_PORTS)
-        if not can_connect(port):
+        if port not in _drawn_ports and _lock_port(port) and not can_connect(port):
+            _drawn_ports.add(port)
             return port
+
+
+def _lock_port(port: int) -> bool:
+    """Lock the byte of that number, in a file of this user, while this process lives."""
+    try:
+        fcntl.lockf(_port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@cache
+def _port_locks() -> BinaryIO:
+    return (Path(tempfile.gettempdir()) / f"sluice-ports-{os.geteuid()}").open("ab")
 
 
 def can_connect(port: int) -> bool:

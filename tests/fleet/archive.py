@@ -6,12 +6,13 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from threading import Lock
 
 import requests
 
-from tests.hostile.senders import Crowd, Sender
+from tests.hostile.senders import Crowd, Sender, when_free
 from tests.live_server import Server
 
 GONE = {404, 410}
@@ -64,8 +65,9 @@ class Archive:
                 self._crowd.check_file(upload_id, sha256, kept.sender)
         server = self._crowd.line.servers[0]
         for upload_id in self._deleting:
-            assert server.delete(f"/api/videos/{upload_id}").status_code in {204, *GONE}
-            assert server.get(f"/media/{upload_id}").status_code in GONE
+            for ask, path in ((server.delete, "/api/videos"), (server.get, "/media")):
+                answer = when_free(partial(ask, f"{path}/{upload_id}"))
+                assert answer.status_code in {204, *GONE}, answer.text
 
     def _oldest_beyond_limit(self) -> list[Kept]:
         """Up to two that nobody else removes meanwhile."""

@@ -57,7 +57,7 @@ class Node:
         try:
             yield
         finally:
-            worker.stop(10)
+            worker.stop(60)
 
     def upload(self, path: Path) -> str:
         """The id of a new film."""

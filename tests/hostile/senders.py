@@ -328,7 +328,7 @@ class Crowd:
         Otherwise the background worker does it, a minute later.
         """
         server = self.line.servers[0]
-        answer = server.get(f"/media/{upload_id}")
+        answer = when_free(lambda: server.get(f"/media/{upload_id}"))
         if answer.status_code == 404:
             document = server.get(f"/api/uploads/{upload_id}").json()
             assert document["state"] == "verifying", document
@@ -336,7 +336,7 @@ class Crowd:
             fields |= {"Upload-Offset": str(document["length"]), "Tus-Resumable": Tus.VERSION}
             requests.patch(f"{server.url}/tus/{upload_id}", headers=fields, timeout=60)
             wait_until(lambda: self._is_published(upload_id), f"{upload_id} is published")
-            answer = server.get(f"/media/{upload_id}")
+            answer = when_free(lambda: server.get(f"/media/{upload_id}"))
         return answer
 
     def _is_published(self, upload_id: str) -> bool:
@@ -363,3 +363,11 @@ class Crowd:
         if self.hand_over is not None:
             self.senders.remove(sender)
             self.hand_over(sender)
+
+
+def when_free(ask: Callable[[], requests.Response]) -> requests.Response:
+    """The answer of a server that may still be busy with what others did to it."""
+    deadline = time.monotonic() + FINISH_SECONDS
+    while (answer := ask()).status_code in BUSY and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return answer

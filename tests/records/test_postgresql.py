@@ -161,6 +161,7 @@ def test_a_process_paused_in_a_transaction_holds_up_nobody_for_long(
 def hold(url: str, upload_id: UploadId, is_held: Event) -> None:
     """Lock an upload's row, and stop there, as a process does that gets SIGSTOP."""
     with Database(url, synced=True).write() as connection:
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
         statements.get(connection, upload_id, for_update=True)
         connection.execute(HELD_UP)
         is_held.set()

@@ -20,7 +20,7 @@ from tests.processes import PROCESSES
 from tests.storage.processes import hold, hold_deaf
 
 SPAN = ByteRange(1000, 2000)
-WAIT = 30
+WAIT = 120
 
 
 @pytest.fixture

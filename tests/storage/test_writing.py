@@ -287,7 +287,12 @@ def test_writeback_starts_while_bytes_arrive(
     )
     span = ByteRange(0, 7 * BLOCK_BYTES)
     for durability in Durability:
-        store = LocalStore(tmp_path / durability / "staging", tmp_path / "library", durability)
+        store = LocalStore(
+            tmp_path / durability / "staging",
+            tmp_path / "library",
+            durability,
+            checkpoints=Checkpoints(every_seconds=3600),
+        )
         store.staging.reserve(KEY, span.end)
         with store.staging.writer(KEY, span, LIMITS) as writer:
             writer.write(span, body(0, span.end), ignore)

@@ -58,7 +58,7 @@ def test_a_killed_worker_leaves_nothing_half_made(
     worker.start()
     wait_until(is_whole, "another worker has finished it")
     wait_until(lambda: not runner.world.half_made(), "the rest is gone")
-    worker.stop(5)
+    worker.stop(60)
     assert content(runner, video) == content(runner, other)
 
 
@@ -72,7 +72,7 @@ def test_a_cancelled_rendition_stops_its_encoder(
     wait_until(lambda: programs_in(tmp_path), "it encodes")
     assert runner.world.jobs.cancel(video, RENDITION, "360", wall_clock())
     wait_until(lambda: (RENDITION, "cancelled") in runner.world.outcomes, "it has stopped")
-    worker.stop(5)
+    worker.stop(60)
     wait_until(lambda: not programs_in(tmp_path), "the encoder has ended, and what it has begun")
     assert runner.world.half_made() == []
     assert runner.made(video) == set()

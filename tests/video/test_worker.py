@@ -52,7 +52,7 @@ class Site:
 
     def close(self) -> None:
         for worker in self.workers:
-            worker.stop(5)
+            worker.stop(60)
         self.world.close()
 
 

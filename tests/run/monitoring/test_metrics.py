@@ -29,13 +29,9 @@ PATCH = {**TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with three workers, shared by the tests, which only compare changes.
-
-    An upload soon expires there, which a test of its background worker waits for.
-    """
-    options = {"SLUICE_EXPIRY_SECONDS": "4", **NO_FFMPEG}
+    """A server with three workers, shared by the tests, which only compare changes."""
     folder = tmp_path_factory.mktemp("server")
-    with running_server(folder, SLUICE_WORKERS="3", **options) as running:
+    with running_server(folder, SLUICE_WORKERS="3", **NO_FFMPEG) as running:
         yield running
 
 
@@ -222,7 +218,8 @@ def test_a_half_made_file_of_a_killed_process_is_skipped(server: Server) -> None
     assert scrape(server).total("sluice_requests_total") > 0
 
 
-def test_the_background_worker_is_counted_too(server: Server) -> None:
+def test_the_background_worker_is_counted_too(start_server: Callable[..., Server]) -> None:
+    server = start_server(SLUICE_EXPIRY_SECONDS="4")
     counts = Change(server)
     server.post("/api/uploads", json={"name": "idle.mp4", "size": 1000})
     wait_until(

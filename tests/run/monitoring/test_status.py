@@ -53,7 +53,8 @@ def test_a_node_of_another_version_may_tell_less_and_more(
             version="1.0",
             is_leaving=False,
             counts={"requests_now": 3, "unheard_of": 1},
-        )
+        ),
+        lease_seconds=3600,
     )
     with application(tmp_path, database_url=shared_url) as app:
         status = app.test_client().get("/api/status").get_json()

@@ -24,7 +24,7 @@ def test_all_calls_run_at_once() -> None:
 
 
 def test_consecutive_calls_reuse_a_thread() -> None:
-    pool, names = RequestThreads(), set[int]()
+    pool, names = RequestThreads(idle_seconds=600), set[int]()
     for _ in range(20):
         names.add(pool.submit(threading.get_ident).result(30))
         wait_until(lambda: pool._idle, "a moment after the result its thread is idle")

@@ -116,7 +116,7 @@ def test_a_second_node_is_refused_where_each_has_files_of_its_own(on_server: Dat
     nodes = NodeRecords(on_server)
     require_only_node(nodes, release_seconds=0)
     other = NodeReport(name="one-1", address="one:8000", version="1", is_leaving=False, counts={})
-    nodes.tell(other)
+    nodes.tell(other, lease_seconds=3600)
     nodes.tell(replace(other, name="two-2", address="two:8000"), lease_seconds=0)
     with pytest.raises(StartRefused, match=r"one:8000 is running .*SLUICE_STORAGE is empty"):
         require_only_node(nodes, release_seconds=0)

@@ -78,7 +78,10 @@ except AttributeError:
 
 def test_the_web_server_serves_only_after_the_checks_and_the_other_workers_begin_after_it() -> None:
     script = """
+from app.run.server import supervisor
 from app.run.server.child_processes import tell_serving
+
+supervisor.SERVING_SECONDS = 600
 
 def serve():
     await_checks()

@@ -21,6 +21,7 @@ from app.storage.s3 import bucket as bucket_module
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import MultipartGone, PartsDiffer
+from app.storage.s3 import connections
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from tests.e2e.server_kinds import make_certificate
@@ -174,6 +175,12 @@ def test_a_completion_that_fails_in_passing_is_tried_again(trouble: Step) -> Non
 
 
 @pytest.fixture
+def _keeps_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the machine pauses between two calls."""
+    monkeypatch.setattr(connections, "KEPT_SECONDS", 600)
+
+
+@pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_module, "APPEARS_SECONDS", 0.05)
     monkeypatch.setattr(bucket_module, "APPEARS_POLL_SECONDS", 0.1)
@@ -315,6 +322,7 @@ def test_a_slice_beyond_its_file_is_a_mistake_of_the_caller(spool: int) -> None:
         store.bucket(LONG).put_object("a", SpoolSlice(spool, 0, 5))
 
 
+@pytest.mark.usefixtures("_keeps_connections")
 def test_connections_are_kept_and_given_up_when_the_store_closes_them() -> None:
     with HostileStore([STORED, STORED, Step(STORED.answer, closes=True), CUT, STORED]) as store:
         bucket = store.bucket(LONG)
@@ -358,6 +366,7 @@ def test_threads_and_forked_processes_share_the_client_of_the_rare_calls() -> No
     assert sorted(store.lines) == sorted(lines)
 
 
+@pytest.mark.usefixtures("_keeps_connections")
 def test_a_connection_that_closes_as_it_is_used_costs_no_pause() -> None:
     """With a pause the call would be over its time."""
     with HostileStore([STORED, CUT, STORED]) as store:
@@ -381,6 +390,7 @@ def test_no_name_gets_a_second_multipart_upload_when_an_answer_is_lost() -> None
     ]
 
 
+@pytest.mark.usefixtures("_keeps_connections")
 def test_a_forked_process_opens_connections_of_its_own() -> None:
     with HostileStore([STORED]) as store:
         bucket = store.bucket(LONG)
