@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 BLOCK = 16 * 1024
 
-ROUND_TRIP_SECONDS = 0.2
+ROUND_TRIP_SECONDS = 0.5
 """Of each connection, its opening included: long beside what a busy machine adds to it."""
 
 

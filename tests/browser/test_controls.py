@@ -62,7 +62,7 @@ def test_cancelling_asks_first_and_then_leaves_nothing_on_the_server(
     page.confirm("Cancel the upload")
     expect(page.rows).to_have_count(0)
     page.wait_until(lambda: open_uploads_of(page.server) == [], "the server forgets it")
-    assert staged(page.server) == staged_before
+    page.wait_until(lambda: staged(page.server) == staged_before, "its bytes are removed")
     page.page.wait_for_timeout(500)
     assert page.orders[-1].startswith("DELETE /api/uploads/")
     page.reload()

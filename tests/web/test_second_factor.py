@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import enumerate as enumerate_threads
 from typing import Any
@@ -14,7 +14,7 @@ import pyotp
 import pytest
 from werkzeug.test import TestResponse
 
-from app.access import audit, webhooks
+from app.access import audit, second_factor, webhooks
 from app.access.audit import AuditAction, AuditFilter
 from app.access.people import add_person, roles_now
 from app.access.second_factor import OF_CODES
@@ -50,11 +50,11 @@ def code_of(secret: str, offset: int = 0) -> str:
 
 
 def set_up(browser: Browser) -> tuple[str, list[str]]:
-    """The secret and the recovery codes; the code of the step before now is used up."""
+    """The secret and the recovery codes. The code of this step is used up; the next is good, too."""
     page = browser.post("/account/codes/begin")
     secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
     assert secret
-    fields = {"token": hidden(page, "token"), "code": code_of(secret[1], -1)}
+    fields = {"token": hidden(page, "token"), "code": code_of(secret[1])}
     done = browser.post("/account/codes", fields)
     assert done.status_code == 200, done.text
     return secret[1], re.findall(r"<code>([a-z0-9-]{11})</code>", done.text)
@@ -73,7 +73,7 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
     fields = {"token": hidden(asked, "token"), "next": hidden(asked, "next")}
     wrong = new.post("/sign-in/code", {**fields, "code": "000000"})
     assert (wrong.status_code, new.cookie) == (400, "")
-    right = new.post("/sign-in/code", {**fields, "code": code_of(secret)})
+    right = new.post("/sign-in/code", {**fields, "code": code_of(secret, 1)})
     assert (right.status_code, right.location) == (303, "/links")
     assert new.who()["name"] == "coded"
     again = new.post("/sign-in/code", {**fields, "code": codes[0]})
@@ -86,7 +86,11 @@ def test_a_password_alone_no_longer_signs_in(site: Site) -> None:
     ]
 
 
-def test_a_thief_of_the_password_keeps_the_owner_out_of_no_known_browser(site: Site) -> None:
+def test_a_thief_of_the_password_keeps_the_owner_out_of_no_known_browser(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_wait = replace(OF_CODES, first=timedelta(minutes=15))
+    monkeypatch.setattr(second_factor, "OF_CODES", long_wait)
     ann = site.person(role=Role.EDITOR)
     known, thief = site.browser(), site.browser()
     known.sign_in(ann.email)
@@ -122,7 +126,7 @@ def test_a_link_for_a_new_password_is_no_way_around_codes(site: Site) -> None:
     browser = site.browser()
     asked = browser.post(f"/reset/{code}", {"password": OTHER_PASSWORD})
     assert (asked.status_code, browser.cookie) == (200, "")
-    fields = {"token": hidden(asked, "token"), "next": "", "code": code_of(secret)}
+    fields = {"token": hidden(asked, "token"), "next": "", "code": code_of(secret, 1)}
     assert browser.post("/sign-in/code", fields).status_code == 303
     assert browser.who()["signed_in"]
 
