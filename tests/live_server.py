@@ -215,8 +215,8 @@ class Server:
         """gunicorn's worker processes."""
         _, *below = self.processes()
         gunicorn = {one: parent_of(one) for one in below if "gunicorn" in command_of(one)}
-        masters = set(gunicorn.values())
-        return [process for process in gunicorn if process.pid not in masters]
+        pids = {process.pid for process in gunicorn}
+        return [process for process, parent in gunicorn.items() if parent in pids]
 
     def get(self, path: str, **options: Any) -> requests.Response:
         """GET a path of this server."""

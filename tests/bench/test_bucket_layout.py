@@ -195,10 +195,11 @@ def test_a_withheld_request_does_not_reach_the_store(store_port: int) -> None:
     counts: Counter[str] = Counter()
     with proxies() as make:
         proxy = make(store_port, counting(counts, withheld="UploadPart"), Plan(0))
-        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=0.5)
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
         connection.request("PUT", "/sluice/a", body=b"x")
         assert connection.getresponse().read() == b""
         connection.request("PUT", "/sluice/a?partNumber=1&uploadId=x", body=b"x")
+        connection.sock.settimeout(0.5)
         with pytest.raises(TimeoutError):
             connection.getresponse()
         connection.close()

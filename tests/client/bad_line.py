@@ -62,6 +62,11 @@ class Line:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raise Broken
 
+    def reset_after_server(self) -> None:
+        """As `reset`, once the server has recorded what it received."""
+        _end(self.upstream)
+        self.reset()
+
     def stall(self) -> None:
         """Stay silent until the client leaves or the proxy ends."""
         self.client.settimeout(0.1)

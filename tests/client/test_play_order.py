@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice_client import Client, ServerUnreachable
+from sluice_client import Client, ServerUnreachable, pace
 from sluice_client.play_order import MOST_BOXES, needed_first, next_missing
 from sluice_client.spans import ChunkLadder, Span, Spans
 from tests.browser.films import encode, index_last
@@ -248,8 +248,16 @@ def holds(spans: Spans, wanted: Span) -> bool:
 
 @pytest.mark.e2e
 def test_after_the_index_a_film_is_sent_in_order_and_in_hardly_more_requests(
-    line: BadLine, make_client: Callable[..., Client], front_film: Path, camera_film: Path
+    line: BadLine,
+    make_client: Callable[..., Client],
+    front_film: Path,
+    camera_film: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Chunks have one size, however slow the machine is.
+    monkeypatch.setattr(pace, "FIRST_BYTES", MIB)
+    monkeypatch.setattr(pace, "GOOD_SECONDS", 600)
+    monkeypatch.setattr(pace, "SLOW_SECONDS", 600)
     counts = []
     for path in (front_film, camera_film):
         line.heal()

@@ -113,7 +113,7 @@ def test_a_repetition_that_fails_too_leaves_the_chunk_to_the_others(
     line.on_body = Slow(fail, times=2)
     uploaded = connect().upload(path)
     assert_same(server, uploaded.id, path)
-    assert times_last(line) == 3
+    assert times_last(line) >= 3
 
 
 def test_nothing_is_sent_twice_where_nothing_is_late(

@@ -90,9 +90,14 @@ def test_it_terminates_what_it_uploaded(server: Server, film: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({}, Line.cut),
-        ({"chunkSize": LARGE_CHUNK_BYTES}, Line.reset),
-        *long([({}, Line.reset), ({"chunkSize": LARGE_CHUNK_BYTES}, Line.cut)]),
+        ({}, Line.cut_at_server_first),
+        ({"chunkSize": LARGE_CHUNK_BYTES}, Line.reset_after_server),
+        *long(
+            [
+                ({}, Line.reset_after_server),
+                ({"chunkSize": LARGE_CHUNK_BYTES}, Line.cut_at_server_first),
+            ]
+        ),
     ],
     ids=["whole-cut", "chunks-reset", "whole-reset", "chunks-cut"],
 )

@@ -63,7 +63,7 @@ def test_it_resumes_where_another_run_left_off(
     check(server, second, film)
 
 
-@pytest.mark.parametrize("fault", [Line.cut, Line.reset])
+@pytest.mark.parametrize("fault", [Line.cut_at_server_first, Line.reset_after_server])
 def test_it_resumes_within_an_interrupted_chunk(
     server: Server,
     line: BadLine,

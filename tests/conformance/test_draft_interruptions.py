@@ -19,7 +19,7 @@ HALF = len(CONTENT) // 2
 def test_a_creation_that_breaks_keeps_every_byte_that_arrived(draft: Draft) -> None:
     with draft.begun(len(CONTENT), complete=True) as connection:
         url = draft.location(connection.read_one())
-        connection.send(CONTENT[:HALF])
+        connection.send_and_stall(CONTENT[:HALF])
     assert draft.settled_offset(url, HALF) == HALF
     assert draft.is_complete(draft.head(url)) is False
     reply = draft.patch(url, HALF, CONTENT[HALF:], complete=True)

@@ -20,7 +20,7 @@ HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 PATIENCE_SECONDS = 10
 """Tests do not wait for a server whose uploads live longer."""
 
-LAG_SECONDS = 10
+LAG_SECONDS = 60
 """An upload may outlive its expiry by this: "the Server MAY remove unfinished uploads"."""
 
 

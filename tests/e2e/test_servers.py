@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
@@ -53,7 +54,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def server(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of that kind, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("server")
-    options = {"SLUICE_TEST_CONSTANTS": f"body_idle_seconds={IDLE_SECONDS}", **NO_FFMPEG}
+    options = {"SLUICE_TEST_CONSTANTS": "body_idle_seconds=600", **NO_FFMPEG}
     with running(kind, folder, **options) as one:
         yield one
 
@@ -248,7 +249,16 @@ def test_a_chunked_body_that_breaks_off_keeps_what_arrived(server: Server, kind:
     assert_stored(server, path)
 
 
-def test_a_silent_client_gets_408(server: Server, kind: Kind) -> None:
+@pytest.fixture
+def impatient_server(kind: Kind, tmp_path: Path) -> Iterator[Server]:
+    """A server of that kind that waits only IDLE_SECONDS for the next bytes of a body."""
+    options = {"SLUICE_TEST_CONSTANTS": f"body_idle_seconds={IDLE_SECONDS}", **NO_FFMPEG}
+    with running(kind, tmp_path, **options) as one:
+        yield one
+
+
+def test_a_silent_client_gets_408(impatient_server: Server, kind: Kind) -> None:
+    server = impatient_server
     path, sent = create(server), STEP_BYTES + 1000
     with closing(server.connect()) as connection:
         connection.sendall(patch_head(path, len(CONTENT)) + CONTENT[:sent])

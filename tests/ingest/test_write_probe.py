@@ -16,6 +16,7 @@ import pytest
 from app.ingest.write_probe import WriteProbe
 from tests.hostile.disks import BreakableDisk, breakable_disk
 from tests.long_tests import long
+from tests.waiting import wait_until
 
 WRITERS = 4
 BLOCK = bytes(8192)
@@ -76,10 +77,10 @@ def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
             probe = WriteProbe()
             paths = [folder / f"log {writer}" for writer in range(WRITERS)]
             safe = threads.map(append_until_refused, paths, repeat(probe))
-            time.sleep(0.1)
+            wait_until(lambda: probe._descriptor is not None, "a write was confirmed")
             disk.turn_read_only()
             lengths = [*safe]
-            os.close(probe._descriptor or -1)
+            os.close(probe._descriptor)
             disk.repair()
             # The repair may remove a file that was never synced.
             found = [path.stat().st_size if path.exists() else 0 for path in paths]

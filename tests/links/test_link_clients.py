@@ -102,7 +102,7 @@ def test_tus_js_client_goes_on_after_the_connection_broke(
 ) -> None:
     link = make_link(max_files=1, max_bytes=len(CONTENT))
     with bad_line(site.port) as line:
-        line.on_body = sometimes(Line.reset, after=300_000, times=1, path="/u/")
+        line.on_body = sometimes(Line.reset_after_server, after=300_000, times=1, path="/u/")
         outcome = upload_with_tus_js(line.url + urlsplit(link["url"]).path, film)
     assert (outcome["retries"], outcome["methods"].count("HEAD")) == (1, 1)
     check(site, key, link)

@@ -71,14 +71,16 @@ def test_a_client_that_expects_100_may_send_before_it_learns_the_url(server: Ser
 
 
 def test_progress_is_reported_and_never_goes_back(server: Server) -> None:
+    began = time.monotonic()
     answer = slow_upload(server, "9", seconds=5)
+    seconds = time.monotonic() - began
     assert answer.status == 200
     (_, first), *others = answer.interim
     assert "location" in first
     assert all("location" not in headers for _, headers in others)
     offsets = [int(headers["upload-offset"]) for _, headers in others]
     assert offsets == sorted(set(offsets))
-    assert 1 <= len(offsets) <= 5
+    assert 1 <= len(offsets) <= seconds
     assert all(0 < offset <= len(FILE) for offset in offsets)
 
 

@@ -22,6 +22,7 @@ from tests.ietf_client import (
     send,
 )
 from tests.live_server import Server
+from tests.waiting import wait_until_read
 
 FILE = random_bytes(4_000_000, 83)
 HALF = 2_000_000
@@ -136,6 +137,7 @@ def test_the_reported_offset_is_the_accepted_one(server: Server) -> None:
 def test_an_append_takes_over_from_a_stalled_one(server: Server) -> None:
     with server.connect() as stalled:
         upload_id = begin_creation(server, stalled)
+        wait_until_read(stalled)
         answer = append(server, upload_id, 0, FILE[:HALF], is_last=False)
         assert answer.status in {204, 409}
         assert 0 < int(answer.headers["upload-offset"]) <= HALF

@@ -109,12 +109,11 @@ def test_a_partly_stored_chunk_is_requested_again(server: Server, make_file: Mak
 
 
 def wait_for_bytes_of(server: Server, file: NumberedFile) -> None:
-    for _ in range(200):
+    def is_kept() -> bool:
         uploads = server.get("/api/uploads").json()["uploads"]
-        if any(item["filename"] == file.filename and item["received"] for item in uploads):
-            return
-        time.sleep(0.05)
-    raise AssertionError("nothing of the broken chunk was kept")
+        return any(item["filename"] == file.filename and item["received"] for item in uploads)
+
+    wait_until(is_kept, "some of the broken chunk is kept")
 
 
 def test_an_empty_file_does_not_exist_before_its_chunk_is_sent(

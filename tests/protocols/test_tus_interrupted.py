@@ -68,9 +68,8 @@ def chunked_request(method: str, url: str, body: bytes, **fields: str | int) -> 
     connection = Connection(url)
     head = headers_of(Content_Type=CHUNK_TYPE, Transfer_Encoding="chunked", **fields)
     connection.begin(method, url, head)
-    for start in range(0, len(body), 65536):
-        piece = body[start : start + 65536]
-        connection.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+    pieces = (body[start : start + 65536] for start in range(0, len(body), 65536))
+    connection.send_and_stall(b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in pieces))
     return connection
 
 
@@ -105,7 +104,7 @@ def test_a_reset_loses_nothing_the_server_had_received(
 def test_a_cut_within_a_chunk_header_keeps_the_bytes_before_it(server: Server, tus: Tus) -> None:
     url = tus.create(len(FILE))
     with chunked(tus, url, FILE[:HALF]) as connection:
-        connection.send(b"100000\r\n" + FILE[HALF : HALF + 1000])
+        connection.send_and_stall(b"100000\r\n" + FILE[HALF : HALF + 1000])
         writer_of(server, url)
     assert tus.offset(url) == HALF + 1000
     with chunked_request("PATCH", url, b"", Upload_Offset=HALF + 1000) as connection:
