@@ -213,8 +213,8 @@ class Server:
 
     def web_workers(self) -> list[psutil.Process]:
         """gunicorn's worker processes."""
-        _, *below = self.processes()
-        gunicorn = {one: parent_of(one) for one in below if "gunicorn" in command_of(one)}
+        every = self.processes()
+        gunicorn = {one: parent_of(one) for one in every if "gunicorn" in command_of(one)}
         pids = {process.pid for process in gunicorn}
         return [process for process, parent in gunicorn.items() if parent in pids]
 

@@ -57,9 +57,7 @@ def world(database: Database) -> WebhookWorld:
 
 @pytest.fixture
 def delivery(world: WebhookWorld) -> WebhookDelivery:
-    return WebhookDelivery(
-        world.context, WebhookSender(may_be_private=True, timeout_seconds=600)
-    )
+    return WebhookDelivery(world.context, WebhookSender(may_be_private=True, timeout_seconds=600))
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ def test_every_control_has_an_accessible_name(
     page = open_page(site)
     page.throttle(MIB)
     page.choose(films.middle)
-    page.wait_for_progress(page.row(films.middle), 15)  # Over 1 MiB: the page asks before it cancels.
+    # Over 1 MiB: the page asks before it cancels.
+    page.wait_for_progress(page.row(films.middle), 15)
     page.slow_down()
     assert nameless(page.page) == []
     page.button("Pause middle.mp4").click()
@@ -115,7 +116,8 @@ def test_the_focus_moves_on_when_its_element_is_removed(
     page = open_page(site)
     page.throttle(MIB)
     page.choose(films.middle)
-    page.wait_for_progress(page.row(films.middle), 15)  # Over 1 MiB: the page asks before it cancels.
+    # Over 1 MiB: the page asks before it cancels.
+    page.wait_for_progress(page.row(films.middle), 15)
     page.slow_down()
     page.button("Pause all").press("Enter")
     expect(page.button("Resume all")).to_be_focused()

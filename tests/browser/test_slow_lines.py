@@ -68,9 +68,7 @@ def test_speed_and_sent_bytes_are_shown_before_the_server_has_answered_and_safe_
     expect(page.page.get_by_text("Sent, not yet confirmed")).to_be_hidden()
 
 
-def test_chunks_are_small_on_a_slow_line(
-    page: UploadPage, films: Films
-) -> None:
+def test_chunks_are_small_on_a_slow_line(page: UploadPage, films: Films) -> None:
     page.throttle(MIB)
     page.choose(films.long)
     row = page.row(films.long)

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 120
 MIB = 1024 * 1024
 
 TRICKLE = 40_000
-"""Bytes per second of a line on which nothing ends soon. Chromium hands out its bodies in such large
+"""Bytes per second of a line on which nothing ends soon. Chromium hands out bodies in such large
 blocks that with less a request would bring nothing for longer than the server waits."""
 
 SIZES = ("dzchunkbyteoffset", "dzchunksize", "dztotalfilesize")

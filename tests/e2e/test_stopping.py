@@ -22,7 +22,7 @@ import requests
 from app.core.upload import UploadId
 from app.db.engine import Database
 from app.records.uploads import UploadRecords
-from app.run.server.gunicorn_worker import LINGER_SECONDS
+from app.run.server.gunicorn_worker import CHECKPOINT_SECONDS, LINGER_SECONDS
 from scripts.fleet.programs import free_port
 from tests.live_server import NO_FFMPEG, ROOT, STOP_SECONDS, Server
 from tests.long_tests import long
@@ -141,8 +141,10 @@ def test_what_arrived_of_a_body_is_kept_when_the_time_to_finish_is_over(
     start_server: Callable[..., Server],
 ) -> None:
     """The request ends in order: a killed one has no line in the access log."""
+    graceful_seconds = 2 * CHECKPOINT_SECONDS  # With less, there is less time for what arrived.
     server = start_server(
-        SLUICE_GRACEFUL_SECONDS="60", SLUICE_TEST_CONSTANTS="min_bytes_per_second=0"
+        SLUICE_GRACEFUL_SECONDS=str(graceful_seconds),
+        SLUICE_TEST_CONSTANTS="min_bytes_per_second=0",
     )
     upload_id = server.post("/api/uploads", json={"name": "a.mp4", "size": 1000}).json()["id"]
     head = f"PATCH /tus/{upload_id} HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 
@@ -77,14 +77,18 @@ def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
             probe = WriteProbe()
             paths = [folder / f"log {writer}" for writer in range(WRITERS)]
             safe = threads.map(append_until_refused, paths, repeat(probe))
-            wait_until(lambda: probe._descriptor is not None, "a write was confirmed")
+            wait_until(partial(has_probed, probe), "a write is confirmed")
             disk.turn_read_only()
             lengths = [*safe]
-            os.close(probe._descriptor)
+            os.close(probe._descriptor or -1)
             disk.repair()
             # The repair may remove a file that was never synced.
             found = [path.stat().st_size if path.exists() else 0 for path in paths]
             assert all(length <= there for length, there in zip(lengths, found, strict=True))
+
+
+def has_probed(probe: WriteProbe) -> bool:
+    return probe._descriptor is not None
 
 
 def append_until_refused(path: Path, probe: WriteProbe) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from tests.dropzone_client import (
 )
 from tests.live_server import Server
 from tests.protocols.numbered_client import NumberedFile
+from tests.waiting import wait_until
 
 MakeFile = Callable[..., NumberedFile]
 

@@ -50,7 +50,7 @@ def code_of(secret: str, offset: int = 0) -> str:
 
 
 def set_up(browser: Browser) -> tuple[str, list[str]]:
-    """The secret and the recovery codes. The code of this step is used up; the next is good, too."""
+    """The secret and the recovery codes. This step's code is used up; the next one is good, too."""
     page = browser.post("/account/codes/begin")
     secret = re.search(r'value="([A-Z2-7]{32})"', page.text)
     assert secret

@@ -18,10 +18,10 @@ from app.core.errors import NoRoom, ServerBusy, StorageFailed
 from app.core.pieces import Checksums
 from app.core.ranges import ByteRange
 from app.storage.s3 import bucket as bucket_module
+from app.storage.s3 import connections
 from app.storage.s3.address import AccessKey, BucketAddress
 from app.storage.s3.bucket import Bucket
 from app.storage.s3.caller import MultipartGone, PartsDiffer
-from app.storage.s3 import connections
 from app.storage.s3.connections import Answer, Connections, Request
 from app.storage.s3.contents import SpoolSlice, SpoolTooShort
 from tests.e2e.server_kinds import make_certificate
