@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 SERVER_PORTS = range(20_000, 32_000)
 """Below those of outgoing connections, so that a server that starts again finds its port free."""
@@ -161,8 +161,9 @@ def _lock_port(port: int) -> bool:
 
 
 @cache
-def _port_locks() -> BinaryIO:
-    return (Path(tempfile.gettempdir()) / f"sluice-ports-{os.geteuid()}").open("ab")
+def _port_locks() -> int:
+    path = Path(tempfile.gettempdir()) / f"sluice-ports-{os.geteuid()}"
+    return os.open(path, os.O_WRONLY | os.O_CREAT)
 
 
 def can_connect(port: int) -> bool:
