@@ -166,11 +166,12 @@ class End:
         """Run it here, and end what it has started if it takes too long."""
         if options.pop("capture_output", False):
             options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen([*self._inside, *command], start_new_session=True, **options)
-        try:
-            out, errors = process.communicate(timeout=timeout)
-        finally:
-            _end(process)
+        inside = [*self._inside, *command]
+        with subprocess.Popen(inside, start_new_session=True, **options) as process:
+            try:
+                out, errors = process.communicate(timeout=timeout)
+            finally:
+                _end(process)
         return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
     def await_listener(self, port: int, seconds: float = 60.0) -> None:

@@ -71,7 +71,6 @@ def test_nothing_passes_a_line_that_is_cut() -> None:
         with ThreadPoolExecutor(1) as threads:
             sending = threads.submit(send, line)
             wait_until(lambda: line.up.dropped >= 1, "a packet is dropped")
-            assert line.up.passed_bytes == 0
             line.cut(seconds=0)
             sending.result()
     assert line.up.passed_bytes >= COUNT
