@@ -163,7 +163,7 @@ def _lock_port(port: int) -> bool:
 @cache
 def _port_locks() -> int:
     path = Path(tempfile.gettempdir()) / f"sluice-ports-{os.geteuid()}"
-    return os.open(path, os.O_WRONLY | os.O_CREAT)
+    return os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
 
 
 def can_connect(port: int) -> bool:

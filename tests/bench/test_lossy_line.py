@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -70,10 +71,19 @@ def test_nothing_passes_a_line_that_is_cut() -> None:
         line.cut(seconds=600)
         with ThreadPoolExecutor(1) as threads:
             sending = threads.submit(send, line)
-            wait_until(lambda: line.up.dropped >= 1, "a packet is dropped")
+            wait_until(lambda: connecting(line), "a connection is tried")
+            assert line.up.dropped >= 1
+            assert line.up.passed[socket.inet_aton(line.server.address)] == 0
             line.cut(seconds=0)
             sending.result()
     assert line.up.passed_bytes >= COUNT
+
+
+def connecting(line: LossyLine) -> bytes:
+    """The client's connections that the server has not answered; one that was dropped stays so."""
+    shown = line.client.run(["ss", "-Hnt", "state", "syn-sent"], stdout=subprocess.PIPE).stdout
+    assert isinstance(shown, bytes)
+    return shown if line.up.dropped else b""
 
 
 def test_nothing_is_left_of_a_line() -> None:

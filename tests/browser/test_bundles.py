@@ -125,8 +125,8 @@ def test_a_server_killed_midway_stores_each_file_once(
 def test_a_file_cancelled_while_it_is_sent_is_not_stored(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
-    complaints.allow_failed_requests()
-    files = make_folder(tmp_path / "some", 12, length=100_000)
+    complaints.allow_failed_requests()  # The page may look at the cancelled one until it is gone.
+    files = make_folder(tmp_path / "some", 12, length=400_000)
     page = open_page(site)
     page.slow_down()
     page.drop(tmp_path / "some")
@@ -165,7 +165,7 @@ def test_a_file_changed_on_disk_fails_without_the_others(
     site: Server, open_page: OpenPage, tmp_path: Path, complaints: Complaints
 ) -> None:
     complaints.allow_failed_requests()
-    files = make_folder(tmp_path / "odd", 40)
+    files = make_folder(tmp_path / "odd", 40, length=200_000)
     page = open_page(site)
     page.slow_down()
     page.drop(tmp_path / "odd")

@@ -12,7 +12,7 @@ from tests.browser.complaints import Complaints
 from tests.browser.films import Films, sha256_of
 from tests.browser.library_tools import VIDEOS, fill_library, put
 from tests.browser.stored import videos_of
-from tests.browser.test_many_files import COUNT_FRAMES, FROZEN_SECONDS
+from tests.browser.test_many_files import FROZEN_SECONDS, WATCH_FRAMES
 from tests.browser.upload_page import UploadPage
 from tests.live_server import Server
 from tests.waiting import wait_until
@@ -124,7 +124,7 @@ def test_a_library_of_ten_thousand_videos_stays_small_on_the_page(
 ) -> None:
     page = open_page(large_library)
     page.page.mouse.move(640, 500)
-    page.page.evaluate(COUNT_FRAMES)
+    page.page.evaluate(WATCH_FRAMES)
     page.wait_until(lambda: scroll(page) and page.videos.count() >= 1_500, "it is scrolled through")
     assert page.page.evaluate("frames_.longestGap") < FROZEN_SECONDS
     elements = page.page.locator("*").count()

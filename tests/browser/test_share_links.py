@@ -117,7 +117,7 @@ def test_a_guest_watches_by_a_link_until_it_is_revoked(
     wait_for(video, "!video.paused && video.currentTime > 0")
     assert "/t/" in value_of(video, "video.currentSrc")
     seek(video, 5)
-    wait_for(video, "video.play() && video.currentTime > 5")  # It may have come to its end.
+    wait_for(video, "video.play() && video.currentTime > 5")  # A film that had ended stays paused.
 
     member.get_by_role("link", name="Edit: Our holidays").click()
     member.locator("summary").filter(has_text="Revoke").click()

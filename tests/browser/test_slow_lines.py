@@ -18,9 +18,6 @@ from tests.live_server import Server
 
 pytestmark = pytest.mark.browser
 
-CHUNK_BYTES = 20 * MIB
-"""The default: on these lines such a chunk takes from half a minute to ten minutes."""
-
 FIRST_CHUNK_BYTES = MIB // 2
 
 BYTES_PER_SECOND = MIB // 2

@@ -17,8 +17,8 @@ PATIENCE_SECONDS = 120
 MIB = 1024 * 1024
 
 TRICKLE = 40_000
-"""Bytes per second of a line on which nothing ends soon. Chromium hands out bodies in such large
-blocks that with less a request would bring nothing for longer than the server waits."""
+"""Bytes per second of a line on which nothing ends soon. Chromium passes bodies on in large blocks:
+at a lower rate the server would wait too long for the next one."""
 
 SIZES = ("dzchunkbyteoffset", "dzchunksize", "dztotalfilesize")
 """A chunk's offset and length in its request, in bytes."""

@@ -63,7 +63,7 @@ class Line:
         raise Broken
 
     def reset_after_server(self) -> None:
-        """As `reset`, once the server has recorded what it received."""
+        """End the server's end, and reset the client's once the server has recorded what came."""
         _end(self.upstream)
         self.reset()
 

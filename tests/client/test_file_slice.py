@@ -57,6 +57,7 @@ def send(
     sent: list[int] = []
     thread, found = received(ends[1], end - start)
     slice_of(descriptor, start, end, sent).send_to(ends[0])
+    ends[0].shutdown(socket.SHUT_WR)
     thread.join()
     return bytes(found), sum(sent)
 

@@ -63,7 +63,7 @@ def test_a_killed_upload_resumes_without_resending_acknowledged_bytes(
     assert 0 < missing < size
     spoil(slow_command.home / "state" / "sluice" / "uploads.sqlite3", state)
     line.heal()
-    # With more connections, one that a busy machine delays would be repeated.
+    # With more connections, a chunk that a busy machine delays would be sent twice.
     again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB, PARALLEL=1)
     assert again.code == 0, again.err
     assert line.sent("/upload?") == missing == again.documents[0]["sent"]
@@ -133,7 +133,7 @@ def test_a_signal_ends_an_upload_that_says_how_to_resume(
     unfinished = slow_command.run("status", "--json").documents
     assert [upload["path"] for upload in unfinished] == [str(path)]
     line.heal()
-    # With more connections, one that a busy machine delays would be repeated.
+    # With more connections, a chunk that a busy machine delays would be sent twice.
     again = slow_command.run("upload", path, "--json", CHUNK_BYTES=MIB, PARALLEL=1)
     assert again.code == 0
     assert again.documents[0]["sent"] < path.stat().st_size

@@ -204,7 +204,7 @@ def ask_until_the_last_answer(client: Client) -> None:
 
     It may close the connection of a client that has been silent, as a busy machine makes this one.
     """
-    began = answered_at = time.monotonic()
+    began = last_asked_at = time.monotonic()
     is_kept = True
     while is_kept:
         asked_at = time.monotonic()
@@ -212,6 +212,6 @@ def ask_until_the_last_answer(client: Client) -> None:
         try:
             is_kept = client.ask(HEALTH_REQUEST)[0] == "keep-alive"
         except ConnectionError:
-            assert time.monotonic() > answered_at + SILENT_STOP_SECONDS
+            assert time.monotonic() > last_asked_at + SILENT_STOP_SECONDS
             return
-        answered_at = asked_at  # Or later: the server counts from its answer.
+        last_asked_at = asked_at

@@ -65,9 +65,10 @@ class Archive:
                 self._crowd.check_file(upload_id, sha256, kept.sender)
         server = self._crowd.line.servers[0]
         for upload_id in self._deleting:
-            for ask, path in ((server.delete, "/api/videos"), (server.get, "/media")):
-                answer = when_free(partial(ask, f"{path}/{upload_id}"))
-                assert answer.status_code in {204, *GONE}, answer.text
+            deleted = when_free(partial(server.delete, f"/api/videos/{upload_id}"))
+            assert deleted.status_code in {204, *GONE}, deleted.text
+            gone = when_free(partial(server.get, f"/media/{upload_id}"))
+            assert gone.status_code in GONE, gone.text
 
     def _oldest_beyond_limit(self) -> list[Kept]:
         """Up to two that nobody else removes meanwhile."""

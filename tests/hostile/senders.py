@@ -366,7 +366,7 @@ class Crowd:
 
 
 def when_free(ask: Callable[[], requests.Response]) -> requests.Response:
-    """The answer of a server that may still be busy with what others did to it."""
+    """The answer of a server, asked again while it is busy with earlier requests."""
     deadline = time.monotonic() + FINISH_SECONDS
     while (answer := ask()).status_code in BUSY and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -101,9 +101,9 @@ def test_nobody_waits_for_slow_clients(
         waits = visits(target, scaled(short=IDLE_SECONDS + 2, long=60))
     p50, p99 = waits[len(waits) // 2], waits[int(len(waits) * 0.99)]
     print(f"{kind}: {len(waits)} visits, p50 {p50:.3f} p99 {p99:.3f} s")
-    # Slow clients that are waited for make all visits slow; a busy machine makes some of few so.
+    # A server that waits for slow clients makes every visit slow; a busy machine, a few of them.
     assert p50 < 5
-    assert p99 < scaled(short=PATIENCE_SECONDS, long=1)
+    assert p99 < scaled(short=PATIENCE_SECONDS // 2, long=1)
 
 
 @pytest.mark.only_with("--full-length")

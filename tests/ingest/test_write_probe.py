@@ -77,7 +77,7 @@ def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
             probe = WriteProbe()
             paths = [folder / f"log {writer}" for writer in range(WRITERS)]
             safe = threads.map(append_until_refused, paths, repeat(probe))
-            wait_until(partial(has_probed, probe), "a write is confirmed")
+            wait_until(partial(has_probed, probe, 100), "many writes are confirmed")
             disk.turn_read_only()
             lengths = [*safe]
             os.close(probe._descriptor or -1)
@@ -87,8 +87,8 @@ def test_no_write_is_lost_unnoticed_while_a_disk_turns_read_only(
             assert all(length <= there for length, there in zip(lengths, found, strict=True))
 
 
-def has_probed(probe: WriteProbe) -> bool:
-    return probe._descriptor is not None
+def has_probed(probe: WriteProbe, times: int) -> bool:
+    return probe._length >= times
 
 
 def append_until_refused(path: Path, probe: WriteProbe) -> int:

@@ -138,7 +138,7 @@ test("a new video is looked for at once, and those that end soon after together"
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const look = library.refresh("v4");
   await new Promise(setImmediate);
-  t.mock.timers.tick(1); // There is no longer pause before the first look.
+  t.mock.timers.tick(1); // With a pause before the first look, this would wait for ever.
   await look;
   t.mock.timers.reset();
   stored = downFrom(7);

@@ -221,6 +221,7 @@ def test_an_upload_lives_while_it_is_active_and_then_expires(
     url = tus.location(created)
     told = []
     for offset in range(5):
+        be_silent(server, seconds=2000)
         reply = tus.patch(url, offset, b"x")
         lifetime = parsedate_to_datetime(reply["Upload-Expires"]) - parsedate_to_datetime(
             reply["Date"]

@@ -125,7 +125,7 @@ def test_a_superseded_request_of_any_order_is_answered_with_the_newer_ones_succe
 ) -> None:
     """Plain appends wait for what the newer request achieves."""
     world.chunks.taken_over = LIMITS
-    world.chunks.newer_writer_seconds = 600
+    world.chunks.newer_writer_seconds = 60
     upload = world.create(1000)
     source = StallingSource(pattern(0, 1000), before=400)
     thread, outcomes = in_background(lambda: world.chunks.append(upload, 0, source))

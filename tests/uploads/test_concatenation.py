@@ -272,7 +272,7 @@ def test_a_part_of_a_file_that_is_being_published_cannot_be_cancelled(
     assemble, may_go_on = world.store.library.concatenate, Event()
 
     def assemble_late(key: str, parts: Sequence[tuple[str, int]]) -> None:
-        may_go_on.wait()
+        may_go_on.wait(120)
         assemble(key, parts)
 
     monkeypatch.setattr(world.store.library, "concatenate", assemble_late)

@@ -244,7 +244,7 @@ def test_a_copy_is_not_dropped_for_an_earlier_file_that_is_not_published_yet(
     publish, is_removed = world.store.library.publish, Event()
 
     def publish_late(key: str, length: int) -> None:
-        is_removed.wait()
+        is_removed.wait(120)
         publish(key, length)
 
     def send_again() -> None:
