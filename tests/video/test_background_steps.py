@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from math import sin
 from pathlib import Path
@@ -29,7 +29,8 @@ from app.video.make.sound import (
     make_waveform,
 )
 from app.video.make.video_files import sounds_to_encode
-from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest
+from app.video.serve.derived_files import DerivedFiles
+from app.video.serve.facts import MANIFEST, SOUND_FILE, Manifest, Stream
 from app.video.serve.source import REMUXED, MediaSource
 from tests.derived import place
 from tests.storage.stores import local_store
@@ -210,6 +211,28 @@ def test_a_damaged_sound_costs_a_film_no_other(
     assert playback is not None
     assert playback.problem is not None
     assert playback.problem.code == "sound_damaged"
+
+
+def test_encoded_sound_appears_together_with_its_streams(
+    steps: Steps, film: FilmStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A player that is told of it reads the playlists once, and would stay silent."""
+    keep, seen = DerivedFiles.keep, list[tuple[bool, bool]]()
+
+    def keep_and_look(
+        files: DerivedFiles, upload_id: UploadId, made: Mapping[str, Path], **options: Any
+    ) -> None:
+        keep(files, upload_id, made, **options)
+        streams: Sequence[Stream] = ()
+        with suppress(FileNotFoundError):
+            streams = Manifest.from_json(files.read(upload_id, MANIFEST)).streams
+        has_sound = any(stream.kind == "audio" for stream in streams)
+        seen.append((files.find(upload_id, SOUND_FILE) is not None, has_sound))
+
+    monkeypatch.setattr(DerivedFiles, "keep", keep_and_look)
+    steps.run(SOUND, film("late-ac3.mp4"))
+    assert seen[-1] == (True, True)
+    assert all(is_told == is_there for is_told, is_there in seen)
 
 
 def test_nothing_is_kept_of_sound_that_cannot_be_decoded(

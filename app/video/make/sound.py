@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from io import RawIOBase
+from pathlib import Path
 
 from app.core.jobs import Heartbeat, Job, JobFailed
 from app.core.playback import PlaybackProblem, PlaybackState
@@ -45,18 +47,22 @@ def encode_sound(tools: StepTools, job: Job, beat: Heartbeat) -> None:
     with tools.opened(job.upload_id) as (video, source):
         with needing_index():
             movie, read_at = tools.read_movie(job, source)
-        try:
-            if not tools.has(video.id, SOUND_FILE):
-                with as_job_errors("no_sound", "The audio of this video cannot be converted"):
-                    _make_sound_file(tools, video.id, movie, source, beat)
-        except JobFailed as error:
-            if movie.picture is not None and (error.is_final or job.is_last_attempt):
-                _report(tools, video.id, error.problem)
-            raise
+        if tools.has(video.id, SOUND_FILE):
+            keep_streams(movie, video.id, tools.files, read_at=read_at)
+        else:
+            try:
+                with (
+                    as_job_errors("no_sound", "The audio of this video cannot be converted"),
+                    _sound_file(tools, movie, source, beat) as made,
+                ):
+                    keep_streams(movie, video.id, tools.files, read_at=read_at, new_sound=made)
+            except JobFailed as error:
+                if movie.picture is not None and (error.is_final or job.is_last_attempt):
+                    _report(tools, video.id, error.problem)
+                raise
         encoded = encoded_sounds(movie, tools.files, video.id)
         if len(encoded) < len(sounds_to_encode(movie)):
             _report(tools, video.id, SOME_DAMAGED)
-        keep_streams(movie, video.id, tools.files, read_at=read_at)
     playback = tools.media.get(video.id)
     if playback and playback.state is PlaybackState.PROBED:
         tools.media.move(video.id, PlaybackState.PLAYABLE, tools.clock())
@@ -70,9 +76,11 @@ def _report(tools: StepTools, video_id: UploadId, problem: PlaybackProblem) -> N
         tools.media.describe(video_id, known.state, now, facts=known.facts, problem=problem)
 
 
-def _make_sound_file(
-    tools: StepTools, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat
-) -> None:
+@contextmanager
+def _sound_file(
+    tools: StepTools, movie: Movie, source: RawIOBase, beat: Heartbeat
+) -> Iterator[Path]:
+    """Encodes the audio; yields the file, which is removed at the end."""
     tracks = sounds_to_encode(movie)
     seconds = max(float(movie.duration), 1.0)
     room = int(seconds * len(tracks) * MOST_BITS / 8)
@@ -109,7 +117,7 @@ def _make_sound_file(
         with (scratch / SOUND_FILE).open("rb", buffering=0) as file:
             if not sounds_in(file, movie):
                 raise FfmpegFailed("nothing in it can be decoded")
-        tools.files.keep(video_id, {SOUND_FILE: scratch / SOUND_FILE})
+        yield scratch / SOUND_FILE
 
 
 def as_aac(number: int, channels: int | None) -> list[str]:

@@ -97,13 +97,23 @@ def keep_play_file(
         writer.finish()
 
 
-def keep_streams(movie: Movie, video_id: UploadId, files: DerivedFiles, *, read_at: ReadAt) -> None:
+def keep_streams(
+    movie: Movie,
+    video_id: UploadId,
+    files: DerivedFiles,
+    *,
+    read_at: ReadAt,
+    new_sound: Path | None = None,
+) -> None:
     """Write a stream for each track that browsers play; none if HLS cannot express the video.
 
     A video track that only ffmpeg decodes gets a stream, too: renditions are made of it. Audio that
-    browsers do not play is taken from `SOUND_FILE`, if that exists. `read_at` reads the original.
+    browsers do not play is taken from `SOUND_FILE`, if that exists, or from `new_sound`, which
+    becomes that file together with its streams: players are told of the one, and want the others.
+    `read_at` reads the original.
     """
-    encoded = encoded_sounds(movie, files, video_id)
+    encoded = encoded_sounds(movie, files, video_id, new_sound)
+    also = {SOUND_FILE: new_sound} if new_sound else {}
     with files.scratch.folder() as making:
         try:
             streams = [_write_stream(*cut, making) for cut in _cut(movie, encoded)]
@@ -125,18 +135,22 @@ def keep_streams(movie: Movie, video_id: UploadId, files: DerivedFiles, *, read_
             if files.read(video_id, MANIFEST) == manifest and all(
                 files.find(video_id, name) is not None for name in made
             ):
-                return  # Made during the upload; a client may be playing it.
+                made = {}  # Made during the upload; a client may be playing it.
         if not streams:
             files.discard(video_id, MANIFEST)
-            return
-        (making / MANIFEST).write_bytes(manifest)
-        files.keep(video_id, {**made, MANIFEST: making / MANIFEST})
+        elif made:
+            (making / MANIFEST).write_bytes(manifest)
+            made[MANIFEST] = making / MANIFEST
+        if made or also:
+            files.keep(video_id, {**made, **also})
 
 
-def encoded_sounds(movie: Movie, files: DerivedFiles, video_id: UploadId) -> Mapping[int, Track]:
-    """The encoded audio tracks in `SOUND_FILE`, by the id of the original track."""
+def encoded_sounds(
+    movie: Movie, files: DerivedFiles, video_id: UploadId, new: Path | None = None
+) -> Mapping[int, Track]:
+    """The encoded audio tracks, by the id of the original one: of `SOUND_FILE`, or of `new`."""
     try:
-        _, file = files.open(video_id, SOUND_FILE)
+        file = new.open("rb", buffering=0) if new else files.open(video_id, SOUND_FILE)[1]
     except FileNotFoundError:
         return {}
     with closing(file):
