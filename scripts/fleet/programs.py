@@ -28,6 +28,7 @@ STOP_SECONDS = 60
 POLL_SECONDS = 0.02
 
 _drawn_ports = set[int]()
+"""By this process, which its own locks do not stop."""
 
 
 class ProgramFailed(Exception):

@@ -72,7 +72,6 @@ def test_nothing_passes_a_line_that_is_cut() -> None:
         with ThreadPoolExecutor(1) as threads:
             sending = threads.submit(send, line)
             wait_until(lambda: connecting(line), "a connection is tried")
-            assert line.up.dropped >= 1
             assert line.up.passed[socket.inet_aton(line.server.address)] == 0
             line.cut(seconds=0)
             sending.result()
@@ -80,7 +79,7 @@ def test_nothing_passes_a_line_that_is_cut() -> None:
 
 
 def connecting(line: LossyLine) -> bytes:
-    """The client's connections that the server has not answered; one that was dropped stays so."""
+    """The client's unanswered connections, once the line has dropped a packet."""
     shown = line.client.run(["ss", "-Hnt", "state", "syn-sent"], stdout=subprocess.PIPE).stdout
     assert isinstance(shown, bytes)
     return shown if line.up.dropped else b""

@@ -216,7 +216,7 @@ def test_a_damaged_sound_costs_a_film_no_other(
 def test_encoded_sound_appears_together_with_its_streams(
     steps: Steps, film: FilmStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A player that is told of it reads the playlists once, and would stay silent."""
+    """A player reads the playlists once: if they came later, it would play without sound."""
     keep, seen = DerivedFiles.keep, list[tuple[bool, bool]]()
 
     def keep_and_look(

@@ -47,19 +47,16 @@ def encode_sound(tools: StepTools, job: Job, beat: Heartbeat) -> None:
     with tools.opened(job.upload_id) as (video, source):
         with needing_index():
             movie, read_at = tools.read_movie(job, source)
-        if tools.has(video.id, SOUND_FILE):
-            keep_streams(movie, video.id, tools.files, read_at=read_at)
-        else:
-            try:
-                with (
-                    as_job_errors("no_sound", "The audio of this video cannot be converted"),
-                    _sound_file(tools, movie, source, beat) as made,
-                ):
-                    keep_streams(movie, video.id, tools.files, read_at=read_at, new_sound=made)
-            except JobFailed as error:
-                if movie.picture is not None and (error.is_final or job.is_last_attempt):
-                    _report(tools, video.id, error.problem)
-                raise
+        try:
+            with (
+                as_job_errors("no_sound", "The audio of this video cannot be converted"),
+                _new_sound_file(tools, video.id, movie, source, beat) as made,
+            ):
+                keep_streams(movie, video.id, tools.files, read_at=read_at, new_sound=made)
+        except JobFailed as error:
+            if movie.picture is not None and (error.is_final or job.is_last_attempt):
+                _report(tools, video.id, error.problem)
+            raise
         encoded = encoded_sounds(movie, tools.files, video.id)
         if len(encoded) < len(sounds_to_encode(movie)):
             _report(tools, video.id, SOME_DAMAGED)
@@ -77,10 +74,13 @@ def _report(tools: StepTools, video_id: UploadId, problem: PlaybackProblem) -> N
 
 
 @contextmanager
-def _sound_file(
-    tools: StepTools, movie: Movie, source: RawIOBase, beat: Heartbeat
-) -> Iterator[Path]:
-    """Encodes the audio; yields the file, which is removed at the end."""
+def _new_sound_file(
+    tools: StepTools, video_id: UploadId, movie: Movie, source: RawIOBase, beat: Heartbeat
+) -> Iterator[Path | None]:
+    """Encodes the audio into a temporary file; yields None if the video has its audio file."""
+    if tools.has(video_id, SOUND_FILE):
+        yield None
+        return
     tracks = sounds_to_encode(movie)
     seconds = max(float(movie.duration), 1.0)
     room = int(seconds * len(tracks) * MOST_BITS / 8)

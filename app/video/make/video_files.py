@@ -108,9 +108,9 @@ def keep_streams(
     """Write a stream for each track that browsers play; none if HLS cannot express the video.
 
     A video track that only ffmpeg decodes gets a stream, too: renditions are made of it. Audio that
-    browsers do not play is taken from `SOUND_FILE`, if that exists, or from `new_sound`, which
-    becomes that file together with its streams: players are told of the one, and want the others.
-    `read_at` reads the original.
+    browsers do not play is taken from `SOUND_FILE`, if that exists. `new_sound` replaces that file,
+    in the same transaction: a player that sees the file reads the playlists once, and would play
+    without sound if they did not list it yet. `read_at` reads the original.
     """
     encoded = encoded_sounds(movie, files, video_id, new_sound)
     also = {SOUND_FILE: new_sound} if new_sound else {}
